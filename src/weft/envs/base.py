@@ -1,0 +1,61 @@
+"""What an environment is: the host kind (a batch that is stepped from Python) and the device kind (pure functions)."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+import gymnasium
+import numpy as np
+
+from weft.types import Spaces, Timestep, Tree
+
+
+@runtime_checkable
+class Environment(Protocol):
+    """A batch of ``number`` environments stepped together from Python, in the canonical form of ``Timestep``.
+
+    Arrays of a timestep are numpy and stay untouched until the next call; whoever keeps them longer copies them.
+    """
+
+    name: str
+    number: int
+    spaces: Spaces
+
+    def reset(self, seed: int) -> Timestep:
+        """Begin new episodes everywhere; the same seed gives the same episodes."""
+
+    def step(self, action: Tree) -> Timestep:
+        """Act in every environment; ``action`` is ``[B, ...]``, nested like the action space."""
+
+    def render(self) -> np.ndarray | None:
+        """Return a picture of the first environment, [height, width, 3] uint8, or None where there is none."""
+
+    def save(self) -> Tree | None:
+        """Return everything needed to continue the episodes bit for bit, or None where it cannot be had."""
+
+    def restore(self, saved: Tree) -> Timestep:
+        """Continue from what ``save`` returned; gives the timestep that was current then."""
+
+    def close(self) -> None:
+        """Release windows, processes and files."""
+
+
+StateT = TypeVar("StateT")
+
+
+class DeviceEnvironment(Protocol[StateT]):
+    """One environment as pure unbatched JAX functions; a frozen dataclass whose fields are its physical constants.
+
+    It knows nothing of batches, automatic resets or time limits: ``weft.envs.device.autoreset`` adds those.
+    """
+
+    name: str
+    time_limit: int | None
+    observation_space: gymnasium.Space
+    action_space: gymnasium.Space
+
+    def reset(self, key: Any) -> tuple[StateT, Tree]:
+        """Draw an initial state; returns it with its observation."""
+
+    def step(self, state: StateT, action: Tree, key: Any) -> tuple[StateT, Tree, Any, Any]:
+        """Return (state, observation, reward: float32, terminated: bool)."""

@@ -1,0 +1,49 @@
+"""One update of any algorithm from one batch: epochs x minibatches as a single scan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from weft.algorithm import Algorithm, Feedback, State
+from weft.experience.kinds import Unrolls
+from weft.types import Tree
+
+Reduce = Callable[[Tree], Tree]
+
+
+def update(
+    algorithm: Algorithm, state: State, batch: Tree, key: jax.Array, reduce: Reduce | None = None
+) -> tuple[State, Feedback]:
+    """Learn from ``batch``; returns the new state and the mean metrics of its optimiser steps.
+
+    ``reduce`` combines gradients across learners (e.g. a mean over a device axis); without it there is one learner.
+    """
+    reduce = reduce or (lambda gradients: gradients)
+    state, data = algorithm.prepare(state, batch)
+
+    def step(state: State, inputs: tuple[Tree, jax.Array]) -> tuple[State, Feedback]:
+        minibatch, key = inputs
+        gradients, feedback = algorithm.gradients(state, minibatch, key)
+        return algorithm.apply(state, reduce(gradients)), feedback
+
+    experience = algorithm.experience
+    if not isinstance(experience, Unrolls) or experience.epochs * experience.minibatches == 1:
+        return step(state, (data, key))
+
+    def epoch(state: State, key: jax.Array) -> tuple[State, Feedback]:
+        shuffle_key, step_key = jax.random.split(key)
+        minibatches = shuffled(data, experience.minibatches, shuffle_key)
+        return jax.lax.scan(step, state, (minibatches, jax.random.split(step_key, experience.minibatches)))
+
+    state, feedback = jax.lax.scan(epoch, state, jax.random.split(key, experience.epochs))
+    return state, Feedback(metrics=jax.tree.map(jnp.mean, feedback.metrics))
+
+
+def shuffled(data: Tree, number: int, key: jax.Array) -> Tree:
+    """Split samples ``[N, ...]`` at random into ``[number, N // number, ...]``."""
+    size = jax.tree.leaves(data)[0].shape[0]
+    order = jax.random.permutation(key, size)
+    return jax.tree.map(lambda leaf: leaf[order].reshape(number, size // number, *leaf.shape[1:]), data)
