@@ -1,0 +1,66 @@
+"""Returns and advantages along one trajectory: functions of arrays [T]; further axes, as in [T, B], are carried along.
+
+Time-index names follow the literature: an action taken at time t-1 from ``v_tm1`` earns ``r_t`` and ``discount_t`` and
+leads to ``v_t``. ``discount_t`` is the algorithm's discount times 0 where the episode terminated. ``continues_t`` is 0
+where the state at time t does not follow the action at t-1 (an episode began in between), so that nothing learned
+beyond it flows back, whether the episode had terminated or was cut off.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from weft.types import Array
+
+
+def generalised_advantages(
+    r_t: Array, discount_t: Array, continues_t: Array, v_tm1: Array, v_t: Array, lambda_: float
+) -> jax.Array:
+    """Return the advantages [T] of Schulman et al. 2016, 'High-dimensional continuous control using GAE', eq. 16.
+
+    All arguments are [T]; ``v_t[k]`` is the value of the true successor of step k, whether or not it is
+    ``v_tm1[k + 1]``.
+    """
+    errors = r_t + discount_t * v_t - v_tm1
+    decays = discount_t * continues_t * lambda_
+    return _backward_sums(errors, decays)
+
+
+def n_step_returns(r_t: jax.Array, discount_t: jax.Array, continues_t: jax.Array, v_t: jax.Array, n: int) -> jax.Array:
+    """Return bootstrapped n-step returns [T]: up to n rewards, then the value reached (Sutton & Barto, sec. 7.1).
+
+    All arguments are [T]. Near the end of the trajectory, or where an episode is cut off, fewer rewards are summed.
+
+    >>> one, zero = jnp.ones(3), jnp.zeros(3)
+    >>> n_step_returns(one, one, one, zero, n=2).tolist()
+    [2.0, 2.0, 1.0]
+    """
+    reached_t = v_t
+    for _ in range(n):
+        returns = r_t + discount_t * reached_t
+        following = jnp.concatenate([returns[1:], v_t[-1:]])
+        reached_t = jnp.where(continues_t > 0, following, v_t)
+    return returns
+
+
+def discounted_sums(r_t: Array, discount_t: Array, initial: Array) -> jax.Array:
+    """Return the running sums [T] ``s_t = r_t + discount_t * s_tm1``, forward in time."""
+
+    def step(total: jax.Array, inputs: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        reward, discount = inputs
+        total = reward + discount * total
+        return total, total
+
+    return jax.lax.scan(step, initial, (r_t, discount_t))[1]
+
+
+def _backward_sums(terms: Array, decays: Array) -> jax.Array:
+    """Return ``s[t] = terms[t] + decays[t] * s[t + 1]`` for [T] arrays, with nothing beyond the end."""
+
+    def step(total: jax.Array, inputs: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        term, decay = inputs
+        total = term + decay * total
+        return total, total
+
+    return jax.lax.scan(step, jnp.zeros_like(terms[0]), (terms, decays), reverse=True, unroll=8)[1]
