@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 import gymnasium
 import numpy as np
 
 from weft.types import Spaces, Timestep, Tree
+
+if TYPE_CHECKING:
+    import jax
 
 
 @runtime_checkable
@@ -46,16 +49,30 @@ StateT = TypeVar("StateT")
 class DeviceEnvironment(Protocol[StateT]):
     """One environment as pure unbatched JAX functions; a frozen dataclass whose fields are its physical constants.
 
-    It knows nothing of batches, automatic resets or time limits: ``weft.envs.device.autoreset`` adds those.
+    It knows nothing of batches or automatic resets: ``weft.envs.device.autoreset`` adds those and the time limit.
     """
 
-    name: str
-    time_limit: int | None
-    observation_space: gymnasium.Space
-    action_space: gymnasium.Space
+    @property
+    def name(self) -> str:
+        """The id that ``weft.make`` knows it by."""
 
-    def reset(self, key: Any) -> tuple[StateT, Tree]:
+    @property
+    def time_limit(self) -> int | None:
+        """Actions after which an episode is truncated; None for never."""
+
+    @property
+    def observation_space(self) -> gymnasium.Space:
+        """What ``reset`` and ``step`` show."""
+
+    @property
+    def action_space(self) -> gymnasium.Space:
+        """What ``step`` takes."""
+
+    def reset(self, key: jax.Array) -> tuple[StateT, Tree]:
         """Draw an initial state; returns it with its observation."""
 
-    def step(self, state: StateT, action: Tree, key: Any) -> tuple[StateT, Tree, Any, Any]:
+    def step(self, state: StateT, action: Tree, key: jax.Array) -> tuple[StateT, Tree, jax.Array, jax.Array]:
         """Return (state, observation, reward: float32, terminated: bool)."""
+
+    def render(self, state: StateT) -> np.ndarray | None:
+        """Return a picture of a state whose arrays are numpy, [height, width, 3] uint8, or None if there is none."""
