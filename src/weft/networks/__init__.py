@@ -1,0 +1,1 @@
+"""Networks as pure functions, and the adapters that pick their parts from the spaces of an environment."""
