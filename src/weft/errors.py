@@ -21,7 +21,8 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> WeftError:
     known = sorted(known)
     near = difflib.get_close_matches(name.lower(), {item.lower(): item for item in known}, n=3, cutoff=0.5)
     names = [item for item in known if item.lower() in near]
-    hint = f"did you mean {' or '.join(names)}?" if names else f"there is {', '.join(known)}."
+    listed = f"there is {', '.join(known)}." if len(known) <= 30 else f"see `weft list {kind.split()[-1]}s`."
+    hint = f"did you mean {' or '.join(names)}?" if names else listed
     return WeftError(f"There is no {kind} named {name!r}: {hint}")
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Environment(Protocol):
     """A batch of ``number`` environments stepped together from Python, in the canonical form of ``Timestep``.
 
-    Arrays of a timestep are numpy and stay untouched until the next call; whoever keeps them longer copies them.
+    Arrays of a timestep are numpy and are never written again by the environment.
     """
 
     name: str
@@ -38,6 +38,36 @@ class Environment(Protocol):
 
     def restore(self, saved: Tree) -> Timestep:
         """Continue from what ``save`` returned; gives the timestep that was current then."""
+
+    def close(self) -> None:
+        """Release windows, processes and files."""
+
+
+@runtime_checkable
+class AsynchronousEnvironment(Protocol):
+    """``number`` environments of which whichever ``batch`` are ready come back first.
+
+    A loop over it is ``reset(seed)``, then again and again ``ids, timestep = receive()`` and ``send(ids, action)``.
+    Followed by its id, every environment is a canonical stream of its own: the timestep received after an action was
+    sent is the one that this action led to. Its state cannot be saved.
+    """
+
+    name: str
+    number: int
+    batch: int
+    spaces: Spaces
+
+    def reset(self, seed: int) -> None:
+        """Begin new episodes everywhere; each environment then comes back once with ``first`` set."""
+
+    def receive(self) -> tuple[np.ndarray, Timestep]:
+        """Wait for the next ``batch`` environments that are ready; returns their ids [batch] and timesteps."""
+
+    def send(self, ids: np.ndarray, action: Tree) -> None:
+        """Act in the environments ``ids``, which were received and have not been sent an action since."""
+
+    def render(self) -> np.ndarray | None:
+        """Return a picture of the first environment, [height, width, 3] uint8, or None where there is none."""
 
     def close(self) -> None:
         """Release windows, processes and files."""
