@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from typing import Any
+from typing import Any, get_type_hints
 
 from weft import errors
 from weft.envs.base import DeviceEnvironment
@@ -36,8 +36,14 @@ def make(id: str, **settings: Any) -> DeviceEnvironment:
         raise errors.unknown("device environment", id, IDS)
     module, name = _CLASSES[id].split(":")
     factory = getattr(importlib.import_module(f"{__name__}.{module}"), name)
-    known = [field.name for field in dataclasses.fields(factory)]
-    for setting in settings:
+    types = get_type_hints(factory)
+    known = {field.name: types[field.name] for field in dataclasses.fields(factory)}
+    for setting, value in settings.items():
         if setting not in known:
             raise errors.unknown(f"setting of {id}", setting, known)
-    return factory(**settings)
+        if not isinstance(value, int | float if known[setting] is float else known[setting]):
+            raise errors.WeftError(f"The setting {setting} of {id} cannot be {value!r}.")
+    environment = factory(**settings)
+    if environment.time_limit is not None and environment.time_limit < 1:
+        raise errors.WeftError(f"The time_limit of {id} is at least 1, not {environment.time_limit}.")
+    return environment

@@ -75,7 +75,7 @@ class CartPole:
     def render(self, state: np.ndarray) -> np.ndarray:
         """Draw the track, the cart and the pole."""
         x, _, theta, _ = state
-        picture = Picture(width=480, height=320, span=2 * self.position_limit, bottom=-0.7)
+        picture = Picture(width=480, height=320, left=-self.position_limit, right=self.position_limit, bottom=-0.7)
         cart = np.array([x, 0.0])
         tip = cart + 2 * self.half_length * np.array([math.sin(theta), math.cos(theta)])
         picture.line((-9, -0.15), (9, -0.15), 0.02, "ink")

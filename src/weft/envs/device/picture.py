@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -18,13 +16,16 @@ COLOURS = {
     "yellow": (232, 198, 96),
 }
 
+Cells = list[list[str | None]]
+"""Rows of the colours of squares; None is empty."""
+
 
 class Picture:
-    """A canvas in world coordinates: x from -span/2 to span/2, y upwards from ``bottom``."""
+    """A canvas in world coordinates: x from ``left`` to ``right``, y upwards from ``bottom`` on the same scale."""
 
-    def __init__(self, width: int, height: int, span: float, bottom: float) -> None:
-        self._pixel = span / width
-        self.x = (np.arange(width) + 0.5) * self._pixel - span / 2
+    def __init__(self, width: int, height: int, left: float, right: float, bottom: float) -> None:
+        self._pixel = (right - left) / width
+        self.x = left + (np.arange(width) + 0.5) * self._pixel
         self.y = bottom + (height - 0.5 - np.arange(height)[:, None]) * self._pixel
         self._image = np.full((height, width, 3), COLOURS["paper"], np.float64)
 
@@ -52,8 +53,8 @@ class Picture:
         return np.round(self._image).astype(np.uint8)
 
 
-def board(cells: Sequence[Sequence[str | None]], cell: int = 32) -> np.ndarray:
-    """Draw a grid of squares of the named colours (None is empty), [rows * cell, columns * cell, 3] uint8."""
+def board(cells: Cells, cell: int = 32) -> np.ndarray:
+    """Draw a grid of squares of colours, [rows * cell, columns * cell, 3] uint8."""
     paint = np.array([[COLOURS[colour or "paper"] for colour in row] for row in cells], np.uint8)
     image = paint.repeat(cell, axis=0).repeat(cell, axis=1)
     edge = np.arange(image.shape[0]) % cell == 0, np.arange(image.shape[1]) % cell == 0
