@@ -45,32 +45,25 @@ class GymnasiumHost:
         """Act in every environment."""
         assert self._timestep is not None, "reset comes before step"
         observation, reward, terminated, truncated, info = self._vector.step(self._as_action(action))
-        terminated = np.asarray(terminated)
-        done = terminated | np.asarray(truncated)
-        discount = (~terminated).astype(np.float32)
-        reward = np.asarray(reward, np.float32)
-        if self._resets_at_once:
-            observation, final = self._reset_done(observation, done, info)
-            self._timestep = Timestep(observation, reward, discount, done, np.zeros_like(done), final)
-        else:
-            self._timestep = Timestep(self._observation(observation), reward, discount, self._timestep.last, done)
+        timestep = next_timestep(self._observation(observation), reward, terminated, truncated, self._timestep.last)
+        self._timestep = self._with_resets(timestep, info) if self._resets_at_once else timestep
         return self._timestep
 
     @property
     def _resets_at_once(self) -> bool:
         return self._mode is not AutoresetMode.NEXT_STEP
 
-    def _reset_done(self, observation: Tree, done: Array, info: dict[str, Any]) -> tuple[Tree, Tree]:
-        """Return the observation after the reset of what is done, and the one before it."""
-        observation = self._observation(observation)
-        if not done.any():
-            return observation, observation
-        final = map_tree(np.copy, observation)
-        if self._mode is AutoresetMode.DISABLED:
-            observation, _ = self._vector.reset(options={"reset_mask": done})
-            return self._observation(observation), final
-        self._write_final(final, done, info["final_obs"])
-        return observation, final
+    def _with_resets(self, timestep: Timestep, info: dict[str, Any]) -> Timestep:
+        """Return the timestep in which episodes that just ended have begun anew already."""
+        done, observation = timestep.last, timestep.observation
+        final = observation
+        if done.any():
+            final = map_tree(np.copy, observation)
+            if self._mode is AutoresetMode.DISABLED:
+                observation = self._observation(self._vector.reset(options={"reset_mask": done})[0])
+            else:
+                self._write_final(final, done, info["final_obs"])
+        return timestep._replace(observation=observation, first=done, last=np.zeros_like(done), final=final)
 
     def _write_final(self, final: Tree, done: Array, delivered: Any) -> None:
         """Write the last observations that a same-step reset delivered into the rows of ``final``.
@@ -111,6 +104,13 @@ def first_timestep(observation: Tree, number: int, final: Tree | None = None) ->
     """Return the timestep with which ``number`` episodes begin."""
     zeros = np.zeros(number, np.float32)
     return Timestep(observation, zeros, zeros + 1, np.ones(number, bool), np.zeros(number, bool), final)
+
+
+def next_timestep(observation: Tree, reward: Array, terminated: Array, truncated: Array, first: Array) -> Timestep:
+    """Return the timestep of what next-step environments deliver; ``first`` is the ``last`` before it."""
+    terminated = np.asarray(terminated)
+    discount = (~terminated).astype(np.float32)
+    return Timestep(observation, np.asarray(reward, np.float32), discount, first, terminated | np.asarray(truncated))
 
 
 def autoreset_mode(vector: VectorEnv, name: str) -> AutoresetMode:

@@ -64,7 +64,7 @@ def require_arrays(space: spaces.Space, kind: str, name: str) -> None:
             where = f" at {path!r}" if path else ""
             raise WeftError(
                 f"The {kind} space of {name} has {type(leaf).__name__}{where}: weft takes Box, Discrete, "
-                "MultiDiscrete, MultiBinary, and Dict and Tuple of these; wrap the environment to leave it out or to encode it."
+                "MultiDiscrete, MultiBinary, and Dict and Tuple of these; leave the rest out in a wrapper."
             )
 
 
