@@ -43,7 +43,8 @@ class AutoReset:
         count = jnp.zeros(self.number, jnp.int32)
         no = jnp.zeros(self.number, bool)
         state, observation = self._begin(keys, count)
-        timestep = Timestep(observation, jnp.zeros(self.number), jnp.ones(self.number), first=~no, last=no)
+        reward = jnp.zeros(self.number, jnp.float32)
+        timestep = Timestep(observation, reward, discount=reward + 1, first=~no, last=no)
         return Carry(state, keys, episode=count, elapsed=count, last=no), timestep
 
     def step(self, carry: Carry, action: Tree) -> tuple[Carry, Timestep]:
@@ -63,7 +64,7 @@ class AutoReset:
         timestep = Timestep(
             observation=observation,
             reward=jnp.where(first, 0.0, reward).astype(jnp.float32),
-            discount=jnp.where(terminated & ~first, 0.0, 1.0),
+            discount=jnp.where(terminated & ~first, 0.0, 1.0).astype(jnp.float32),
             first=first,
             last=last,
         )

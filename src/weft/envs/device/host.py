@@ -31,8 +31,7 @@ class DeviceHost:
 
     def reset(self, seed: int) -> Timestep:
         """Begin new episodes everywhere; the same seed gives the same episodes."""
-        with jax.default_device(self._device):
-            return self._show(*self._init(jax.random.key(seed)))
+        return self._show(*self._init(jax.device_put(jax.random.key(seed), self._device)))
 
     def step(self, action: Tree) -> Timestep:
         """Act in every environment; ``action`` is ``[B, ...]``, nested like the action space."""

@@ -63,7 +63,7 @@ class MemoryChain:
     def _observe(self, state: State) -> jax.Array:
         shown_time = jnp.maximum(state.elapsed - 1, 0)
         shown_bit = jnp.where(shown_time == 0, 2 * state.bit - 1, 0)
-        return jnp.stack([1 - shown_time / self.length, shown_bit]).astype(jnp.float32)
+        return jnp.stack([(self.length - shown_time) / self.length, shown_bit]).astype(jnp.float32)
 
     def render(self, state: State) -> np.ndarray:
         """Draw the chain: the bit by the colour of its first link, the time by the dark one."""

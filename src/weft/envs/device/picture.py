@@ -35,18 +35,21 @@ class Picture:
 
     def line(self, start: ArrayLike, end: ArrayLike, width: float, colour: str) -> None:
         """Draw a straight line with round ends."""
-        (start_x, start_y), (end_x, end_y) = np.asarray(start), np.asarray(end)
-        along_x, along_y = end_x - start_x, end_y - start_y
-        squared_length = max(along_x**2 + along_y**2, 1e-12)
-        share = ((self.x - start_x) * along_x + (self.y - start_y) * along_y) / squared_length
-        share = np.clip(share, 0, 1)
-        distance = np.hypot(self.x - start_x - share * along_x, self.y - start_y - share * along_y)
-        self.fill(width / 2 - distance, colour)
+        ends = np.array([start, end], np.float64)
+        margin = width / 2 + self._pixel
+        (left, bottom), (right, top) = ends.min(axis=0) - margin, ends.max(axis=0) + margin
+        columns = slice(*np.searchsorted(self.x, (left, right)))
+        rows = slice(*np.searchsorted(-self.y[:, 0], (-top, -bottom)))
 
-    def fill(self, depth: np.ndarray, colour: str) -> None:
-        """Fill where ``depth``, the signed distance [height, width] into a shape, is positive; edges are smoothed."""
+        along = ends[1] - ends[0]
+        x, y = self.x[columns] - ends[0, 0], self.y[rows] - ends[0, 1]
+        share = np.clip((x * along[0] + y * along[1]) / max(along @ along, 1e-12), 0, 1)
+        self.fill(width / 2 - np.hypot(x - share * along[0], y - share * along[1]), colour, (rows, columns))
+
+    def fill(self, depth: np.ndarray, colour: str, window: tuple[slice, slice] = np.s_[:, :]) -> None:
+        """Fill where ``depth``, the signed distance into a shape at each pixel of ``window``, is positive."""
         cover = np.clip(depth / self._pixel + 0.5, 0, 1)[..., None]
-        self._image += cover * (np.array(COLOURS[colour]) - self._image)
+        self._image[window] += cover * (np.array(COLOURS[colour]) - self._image[window])
 
     def pixels(self) -> np.ndarray:
         """Return the picture, [height, width, 3] uint8."""
