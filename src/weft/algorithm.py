@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from weft.experience.kinds import Experience
-from weft.types import Array, Spaces, Timestep, Tree
+from weft.types import Array, Tree
 
 
 class State(NamedTuple):
@@ -26,6 +27,11 @@ class State(NamedTuple):
     """int32 scalar, optimiser steps taken."""
     progress: Array
     """float32 scalar in [0, 1], the share of the run's steps that is done; schedules are functions of it."""
+
+    @classmethod
+    def begin(cls, params: Tree, optimiser: Tree, *, statistics: Tree = (), target: Tree = ()) -> State:
+        """Return the state before any update."""
+        return cls(params, statistics, target, optimiser, jnp.zeros((), jnp.int32), jnp.zeros(()))
 
     @property
     def policy(self) -> tuple[Tree, Tree]:
@@ -47,6 +53,8 @@ class Act(NamedTuple):
 
     action: Tree
     """[B, ...] as the environment takes it."""
+    raw: Tree
+    """[B, ...] the same action in the algorithm's own form, which is what the trajectory records."""
     memory: Tree
     """[B, ...] recurrent memory after these observations; () when there is none."""
     extras: dict[str, Array]
@@ -82,11 +90,3 @@ class Algorithm:
     """(state, gradients) -> State, one optimiser step; slow copies follow by ``state.updates``"""
     experience: Experience
     """What to record and how to serve it"""
-
-
-class Factory(NamedTuple):
-    """How an algorithm is made: its settings class and the function that builds the record from them."""
-
-    config: type
-    make: Callable[[Any, Spaces], Algorithm]
-    paper: str

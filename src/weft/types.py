@@ -59,7 +59,7 @@ class Trajectory(NamedTuple):
     first: Array
     """[T + 1, B] bool, this observation begins an episode (recurrent memory is reset before it)."""
     action: Tree
-    """[T, B, ...] taken at ``observation[t]``."""
+    """[T, B, ...] taken at ``observation[t]``, in the algorithm's own form (``Act.raw``)."""
     reward: Array
     """[T, B] float32, earned by ``action[t]``."""
     discount: Array

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from weft.errors import WeftError
+
 
 @dataclass(frozen=True)
 class Unrolls:
@@ -13,9 +15,20 @@ class Unrolls:
     """T, steps of each environment between two updates."""
     epochs: int = 1
     minibatches: int = 1
+    whole: bool = False
+    """Draw minibatches of whole unrolls (for recurrent memory) rather than of single steps."""
     return_discount: float | None = None
     """If set, the running discounted return of each environment is recorded as ``extras["running_return"]``, from
     which reward scaling takes its statistics."""
+
+    def check(self, number: int) -> None:
+        """Refuse minibatches that do not divide what ``number`` environments bring."""
+        samples, what = (number, "environments") if self.whole else (number * self.length, "steps of a batch")
+        if samples % self.minibatches:
+            raise WeftError(
+                f"{samples} {what} cannot be split into {self.minibatches} minibatches of equal size: "
+                f"choose a number of minibatches that divides {samples}, or other environments."
+            )
 
 
 @dataclass(frozen=True)
@@ -35,6 +48,15 @@ class Replay:
     discount: float = 0.99
     """Used to sum n rewards into one."""
     sequence: int | None = None
+
+    def check(self, number: int) -> None:
+        """Refuse a replay too small for what ``number`` environments bring."""
+        span = number * ((self.sequence or self.n_step) + 1)
+        if self.capacity <= span or self.warmup > self.capacity:
+            raise WeftError(
+                f"A replay of {self.capacity} steps is too small: it has to hold the warm-up of {self.warmup} steps "
+                f"and more than {span} steps of {number} environments."
+            )
 
 
 Experience = Unrolls | Replay

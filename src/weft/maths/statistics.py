@@ -1,4 +1,4 @@
-"""Running means and variances of whatever a run sees, as a pytree that is learned, shipped and saved with the policy."""
+"""Running means and variances of what a run sees, as a pytree that is learned, shipped and saved with the policy."""
 
 from __future__ import annotations
 

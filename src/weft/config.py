@@ -1,0 +1,80 @@
+"""The resolved configuration of a run: what its config.toml holds and what repeats it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from weft.envs.settings import EnvironmentSettings
+from weft.errors import WeftError
+from weft.settings import as_tree, check, positive, resolve, within
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """Everything about a run but the algorithm's own settings."""
+
+    topology: str = "local"
+    """Where actors, learners and replay are and what travels between them."""
+    runtime: str = "inline"
+    """How the parts are executed."""
+    actors: int = positive(1)
+    """Actors, each with its own environments."""
+    envs: int = positive(8)
+    """Environments of each actor."""
+    steps: int = positive(100_000)
+    """Agent steps over all environments; always the total of the run, when resuming too."""
+    seed: int = within(0, 0, 2**32 - 1)
+    """Everything random follows from it."""
+    torso: str | None = None
+    """Your own network in place of the observation adapter's, as module:name."""
+    loggers: tuple[str, ...] = ("tensorboard",)
+    """Where metrics go beside the run's own file: tensorboard, wandb, mlflow."""
+    checkpoint_every: int | None = positive(None)
+    """Steps between two checkpoints; unset: a tenth of the run."""
+    keep: int = positive(3)
+    """Checkpoints kept beside the best one."""
+    env: EnvironmentSettings = field(default_factory=EnvironmentSettings)
+    """How the environments are made."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """A run, resolved: names, settings, and the algorithm's settings."""
+
+    algorithm: str
+    environment: str
+    train: TrainSettings
+    section: str
+    """Under which the algorithm's own settings stand: its short name."""
+    settings: Any
+    """The algorithm's own settings, of the class that it declares."""
+
+    def as_tree(self) -> dict[str, Any]:
+        """Return nested dicts, as in config.toml."""
+        names = {"algorithm": self.algorithm, "environment": self.environment}
+        return {**names, **as_tree(self.train), self.section: as_tree(self.settings)}
+
+
+def resolved(tree: Mapping[str, Any], section: str, settings_class: type) -> Config:
+    """Return the configuration that nested dicts describe, or say which setting is wrong."""
+    values = dict(tree)
+    names = []
+    for name in ("algorithm", "environment"):
+        if not values.get(name):
+            raise WeftError(f"The configuration names no {name}.")
+        names.append(str(values.pop(name)))
+    settings = values.pop(section, {})
+    train = resolve(TrainSettings, values, "train")
+    if not isinstance(settings, settings_class):
+        settings = resolve(settings_class, settings, section)
+    return Config(*names, train, section, check(settings, section))
+
+
+def name_of(thing: str | Callable[..., Any]) -> str:
+    """Return the name by which a configuration knows a function or a class: ``module:qualified.name``."""
+    if isinstance(thing, str):
+        return thing
+    kind = thing if hasattr(thing, "__qualname__") else type(thing)
+    return f"{kind.__module__}:{kind.__qualname__}"

@@ -1,0 +1,61 @@
+"""Returns and lengths of finished episodes, counted while the environments are stepped."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+
+from weft.types import Timestep, Tree
+
+
+class EpisodeStatistics:
+    """Sums the rewards of B environments and remembers the last ``window`` finished episodes."""
+
+    def __init__(self, number: int, window: int = 100) -> None:
+        self.episodes = 0
+        self._returns = np.zeros(number)
+        self._lengths = np.zeros(number, np.int64)
+        self._recent: deque[tuple[float, int]] = deque(maxlen=window)
+
+    def record(self, timestep: Timestep, following: Timestep) -> None:
+        """Count the step from ``timestep`` to ``following``."""
+        self._returns += following.reward
+        self._lengths += 1
+        begun = following.first
+        ended = following.last
+        if begun.any():
+            self._close(begun & ~np.asarray(timestep.last))
+            self._returns[begun] = 0.0
+            self._lengths[begun] = 0
+        if ended.any():
+            self._close(ended)
+
+    def report(self) -> dict[str, float]:
+        """Means over the recent episodes; without the means while none has finished."""
+        if not self._recent:
+            return {"episodes": self.episodes}
+        returns, lengths = zip(*self._recent, strict=True)
+        return {
+            "episodes": self.episodes,
+            "mean_return": float(np.mean(returns)),
+            "mean_length": float(np.mean(lengths)),
+        }
+
+    def save(self) -> Tree:
+        """Everything as a tree of arrays."""
+        recent = np.array(self._recent, np.float64).reshape(-1, 2)
+        return {"episodes": self.episodes, "returns": self._returns, "lengths": self._lengths, "recent": recent}
+
+    def restore(self, saved: Tree, episodes_restarted: bool = False) -> None:
+        """Continue from what ``save`` returned; sums begin anew where the episodes could not be continued."""
+        self.episodes = int(saved["episodes"])
+        self._recent.extend((float(value), int(length)) for value, length in saved["recent"])
+        if not episodes_restarted:
+            self._returns = np.array(saved["returns"])
+            self._lengths = np.array(saved["lengths"])
+
+    def _close(self, ended: np.ndarray) -> None:
+        for index in np.flatnonzero(ended):
+            self.episodes += 1
+            self._recent.append((float(self._returns[index]), int(self._lengths[index])))

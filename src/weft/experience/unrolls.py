@@ -1,0 +1,72 @@
+"""Recording of unrolls: T consecutive steps of B environments, written once, row by row, into one trajectory."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft.experience.kinds import Unrolls
+from weft.trees import allocate, write
+from weft.types import Timestep, Trajectory, Tree
+
+
+class UnrollRecorder:
+    """Fills one ``Trajectory`` [T, B] at a time; the same arrays are used again for the next one."""
+
+    def __init__(self, experience: Unrolls, number: int) -> None:
+        self.length = experience.length
+        self.number = number
+        self.return_discount = experience.return_discount
+        self.running_return = np.zeros(number, np.float32)
+        self._trajectory: Trajectory | None = None
+        self._row = 0
+
+    def record(self, timestep: Timestep, action: Tree, extras: dict[str, Tree], following: Timestep) -> None:
+        """Write one row: what was seen, what was done there, and what came of it."""
+        if self._trajectory is None:
+            self._trajectory = self._allocate(timestep, action, extras, following)
+        columns, row = self._trajectory, self._row
+        write(columns.observation, row, timestep.observation)
+        columns.first[row] = timestep.first
+        write(columns.action, row, action)
+        columns.reward[row] = following.reward
+        columns.discount[row] = following.discount
+        np.logical_not(timestep.last, out=columns.valid[row])
+        for name, value in extras.items():
+            write(columns.extras[name], row, value)
+        if columns.final is not None:
+            write(columns.final, row, following.final)
+        if self.return_discount is not None:
+            self._record_running_return(columns.extras["running_return"][row], following)
+        self._row += 1
+
+    def finish(self, timestep: Timestep, memory: Tree) -> Trajectory:
+        """Close the unroll with the observation after its last action and the ``memory`` it began with."""
+        assert self._trajectory is not None
+        assert self._row == self.length
+        write(self._trajectory.observation, self.length, timestep.observation)
+        self._trajectory.first[self.length] = timestep.first
+        self._row = 0
+        return self._trajectory._replace(memory=memory)
+
+    def _record_running_return(self, row: np.ndarray, following: Timestep) -> None:
+        np.multiply(self.running_return, self.return_discount, out=self.running_return)
+        self.running_return += following.reward
+        row[:] = self.running_return
+        self.running_return[following.last | following.first] = 0.0
+
+    def _allocate(self, timestep: Timestep, action: Tree, extras: dict[str, Tree], following: Timestep) -> Trajectory:
+        rows, flat = (self.length,), (self.length, self.number)
+        columns = allocate(extras, rows)
+        if self.return_discount is not None:
+            columns["running_return"] = np.zeros(flat, np.float32)
+        return Trajectory(
+            observation=allocate(timestep.observation, (self.length + 1,)),
+            first=np.zeros((self.length + 1, self.number), bool),
+            action=allocate(action, rows),
+            reward=np.zeros(flat, np.float32),
+            discount=np.zeros(flat, np.float32),
+            valid=np.zeros(flat, bool),
+            extras=columns,
+            memory=(),
+            final=None if following.final is None else allocate(following.final, rows),
+        )

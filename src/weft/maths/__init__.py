@@ -1,0 +1,1 @@
+"""The maths of the field as small pure functions."""

@@ -1,0 +1,159 @@
+"""The run's side of a program: when to report, to save and to stop, and where all that goes."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from time import perf_counter
+from types import FrameType
+from typing import Any, Protocol
+
+from weft.runs.checkpoint import Checkpoints
+from weft.runs.metrics import Sink
+from weft.runs.progress import Progress
+from weft.types import Tree
+
+Callback = Callable[[Mapping[str, Any]], bool | None]
+"""Called with each row of metrics; returning False ends the training, saved and resumable."""
+
+ROWS = 200
+"""A run reports this many rows over its length, at the same steps whatever its seed, so that seeds can be compared."""
+LONGEST_SILENCE = 10.0
+"""Seconds after which a row is written all the same."""
+LONGEST_UNSAVED = 300.0
+"""Seconds after which a checkpoint is written all the same."""
+
+
+class Reporter(Protocol):
+    """What a program shows of itself; see ``weft.topologies.job``."""
+
+    steps: int
+    learning: bool
+
+    def report(self) -> dict[str, float]: ...  # noqa: D102
+
+    def save(self) -> dict[str, Tree]: ...  # noqa: D102
+
+
+class RunMonitor:
+    """Reports rows to sinks, saves checkpoints, shows progress, and ends the program when told to."""
+
+    def __init__(
+        self,
+        steps: int,
+        checkpoints: Checkpoints,
+        checkpoint_every: int,
+        sinks: Sequence[Sink],
+        progress: Progress | None,
+        callbacks: Sequence[Callback],
+        seconds: float = 0.0,
+    ) -> None:
+        """``seconds`` is what earlier sessions of the same run have taken."""
+        self._total = steps
+        self._checkpoints = checkpoints
+        self._checkpoint_every = checkpoint_every
+        self._sinks = sinks
+        self._progress = progress
+        self._callbacks = callbacks
+        self._seconds_before = seconds
+        self._row_every = max(steps // ROWS, 1)
+        self._row: dict[str, Any] = {}
+        self._row_at = self._saved_at = self._learning_at = self._began = perf_counter()
+        self._row_steps = self._saved_steps = self._learning_steps = -1
+        self._stopping = False
+        self.interrupted = False
+        """Whether a signal ended the run."""
+
+    def tick(self, reporter: Reporter) -> bool:
+        """Do what is due; returns False once the program shall come to an end."""
+        steps, now = reporter.steps, perf_counter()
+        if self._row_steps < 0:
+            self._begin(steps, now)
+        if self._learning_steps < 0 and reporter.learning:
+            self._learning_steps, self._learning_at = steps, now
+        if steps // self._row_every > self._row_steps // self._row_every or now - self._row_at > LONGEST_SILENCE:
+            self._write_row(reporter)
+        elif self._progress is not None:
+            self._show(steps)
+        if (
+            steps // self._checkpoint_every > self._saved_steps // self._checkpoint_every
+            or now - self._saved_at > LONGEST_UNSAVED
+        ):
+            self._save(reporter)
+        return not self._stopping
+
+    def finish(self, reporter: Reporter) -> None:
+        """Write the last row and the last checkpoint."""
+        if reporter.steps > self._row_steps:
+            self._write_row(reporter)
+        if reporter.steps > self._saved_steps:
+            self._save(reporter)
+
+    def note(self, text: str) -> None:
+        """Tell the user something they should know."""
+        if self._progress is not None:
+            self._progress.note(text)
+
+    def summary(self) -> dict[str, Any]:
+        """How the run stands, for its summary."""
+        steps, now = max(self._row_steps, 0), self._row_at
+        learned = steps - self._learning_steps if self._learning_steps >= 0 else 0
+        return {
+            "steps": steps,
+            "seconds": round(self._seconds_before + now - self._began, 3),
+            "steps_per_second": round(learned / (now - self._learning_at), 1) if learned else None,
+            "mean_return": self._row.get("mean_return"),
+            "episodes": self._row.get("episodes", 0),
+            "finished": steps >= self._total,
+        }
+
+    @contextmanager
+    def signals(self) -> Iterator[None]:
+        """Let SIGINT and SIGTERM end the program at its next tick; a second one interrupts it at once."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        previous = {number: signal.signal(number, self._interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        if self.interrupted:
+            raise KeyboardInterrupt
+        self._stopping = self.interrupted = True
+
+    def _begin(self, steps: int, now: float) -> None:
+        self._row_steps = self._saved_steps = steps
+        self._row_at = self._saved_at = self._began = now
+
+    def _write_row(self, reporter: Reporter) -> None:
+        steps, now = reporter.steps, perf_counter()
+        rate = (steps - self._row_steps) / max(now - self._row_at, 1e-9)
+        seconds = self._seconds_before + now - self._began
+        self._row = {"seconds": round(seconds, 3), "steps_per_second": round(rate, 1), **reporter.report()}
+        self._row_steps, self._row_at = steps, now
+        for sink in self._sinks:
+            sink.write(steps, self._row)
+        if self._progress is not None:
+            self._show(steps)
+        for callback in self._callbacks:
+            if callback({"steps": steps, **self._row}) is False:
+                self._stopping = True
+
+    def _show(self, steps: int) -> None:
+        assert self._progress is not None
+        shares = {name[6:]: value for name, value in self._row.items() if name.startswith("share_")}
+        self._progress.update(steps, self._row, shares)
+
+    def _save(self, reporter: Reporter) -> None:
+        if self._row_steps < reporter.steps:
+            self._write_row(reporter)
+        seconds = self._seconds_before + perf_counter() - self._began
+        parts = {**reporter.save(), "run": {"seconds": seconds}}
+        self._checkpoints.save(parts, reporter.steps, self._row.get("mean_return"))
+        self._saved_steps, self._saved_at = reporter.steps, perf_counter()

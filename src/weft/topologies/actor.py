@@ -1,0 +1,118 @@
+"""The actor's role: act in a batch of environments with a policy it is given, and record what happens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from time import perf_counter
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from weft.algorithm import Act, Algorithm, Policy
+from weft.envs.base import Environment
+from weft.experience.episodes import EpisodeStatistics
+from weft.topologies.job import random_key
+from weft.trees import to_numpy
+from weft.types import Array, Timestep, Tree
+
+KEYS_AT_ONCE = 128
+"""Random keys are split off in blocks: one by one, splitting would take longer than the policy itself."""
+
+
+class Step(NamedTuple):
+    """One step of every environment, as the actor made it."""
+
+    timestep: Timestep
+    raw: Tree
+    extras: dict[str, Tree]
+    memory: Tree
+    following: Timestep
+
+
+class Actor:
+    """Steps environments with ``act``; everything random in it follows from (seeds, steps taken)."""
+
+    def __init__(self, algorithm: Algorithm, environment: Environment, seeds: np.random.SeedSequence) -> None:
+        self.environment = environment
+        self.episodes = EpisodeStatistics(environment.number)
+        self.memory = jax.jit(algorithm.memory, static_argnums=0)(environment.number)
+        self.taken = 0
+        """Steps of the whole batch so far."""
+        self._seconds = {"environment": 0.0, "policy": 0.0}
+        environment_seeds, policy_seeds = seeds.spawn(2)
+        self._environment_seed = int(environment_seeds.generate_state(1)[0] >> 1)
+        self._key = random_key(policy_seeds)
+        self._keys = np.zeros((0, 2), np.uint32)
+        self._act = jax.jit(partial(_act, algorithm))
+        self._split = jax.jit(_split)
+        self.timestep: Timestep | None = None
+
+    def begin(self) -> None:
+        """Reset the environments, unless they were restored."""
+        if self.timestep is None:
+            self.timestep = self.environment.reset(self._environment_seed)
+
+    def steps(self, policy: Policy, explore: float, number: int) -> Iterator[Step]:
+        """Take ``number`` steps in every environment with one policy."""
+        assert self.timestep is not None
+        timestep, level = self.timestep, np.float32(explore)
+        for _ in range(number):
+            started = perf_counter()
+            act = self._act(policy, timestep.observation, self.memory, timestep.first, self._next_key(), level)
+            action = to_numpy(act.action)
+            acted = perf_counter()
+            following = self.environment.step(action)
+            self._seconds["policy"] += acted - started
+            self._seconds["environment"] += perf_counter() - acted
+            memory, self.memory, self.timestep = self.memory, act.memory, following
+            self.taken += 1
+            self.episodes.record(timestep, following)
+            yield Step(timestep, to_numpy(act.raw), to_numpy(act.extras), memory, following)
+            timestep = following
+
+    def take_seconds(self) -> dict[str, float]:
+        """Seconds spent in the environment and in the policy since the last call."""
+        seconds, self._seconds = self._seconds, dict.fromkeys(self._seconds, 0.0)
+        return seconds
+
+    def save(self) -> dict[str, Tree]:
+        """Return the parts ``actor`` and ``environment`` of a checkpoint."""
+        actor = {
+            "taken": self.taken,
+            "memory": jax.device_get(self.memory),
+            "episodes": self.episodes.save(),
+        }
+        return {"actor": actor, "environment": self.environment.save()}
+
+    def restore(self, saved: dict[str, Tree]) -> bool:
+        """Continue from what ``save`` returned; returns False where the episodes had to begin anew."""
+        actor, environment = saved["actor"], saved["environment"]
+        continued = environment is not None
+        self.taken = int(actor["taken"])
+        self.episodes.restore(actor["episodes"], episodes_restarted=not continued)
+        self._keys = self._keys[:0]
+        if continued:
+            self.memory = jax.tree.map(jax.numpy.asarray, actor["memory"])
+            self.timestep = self.environment.restore(environment)
+        return continued
+
+    def _next_key(self) -> np.ndarray:
+        if self.taken % KEYS_AT_ONCE == 0 or not len(self._keys):
+            self._refill_keys()
+        return self._keys[self.taken % KEYS_AT_ONCE]
+
+    def _refill_keys(self) -> None:
+        self._keys = np.asarray(self._split(self._key, np.int32(self.taken // KEYS_AT_ONCE)))
+
+
+def _split(key: Array, block: Array) -> jax.Array:
+    block_key = jax.random.fold_in(jax.random.wrap_key_data(key), block)
+    return jax.random.key_data(jax.random.split(block_key, KEYS_AT_ONCE))
+
+
+def _act(
+    algorithm: Algorithm, policy: Policy, observation: Tree, memory: Tree, first: Array, key: Array, explore: Array
+) -> Act:
+    return algorithm.act(policy, observation, memory, first, jax.random.wrap_key_data(key), explore)

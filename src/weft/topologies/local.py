@@ -1,0 +1,149 @@
+"""``local``: actor, experience and learner in one process, called one after the other; nothing travels."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Protocol
+
+from weft.experience.kinds import Replay, Unrolls
+from weft.experience.replay import ReplayBuffer
+from weft.experience.unrolls import UnrollRecorder
+from weft.program import Program
+from weft.topologies.actor import Actor
+from weft.topologies.job import Job
+from weft.topologies.learner import Learner
+from weft.types import Tree
+
+
+def local(job: Job) -> Program:
+    """One agent that acts and learns in turn."""
+    program = Program("local")
+    program.add("agent", Agent(job))
+    return program
+
+
+class Cycle(Protocol):
+    """How experience passes from the actor to the learner."""
+
+    def advance(self, actor: Actor, learner: Learner, progress: float) -> None:
+        """Act for a while, then learn what is due."""
+
+    def save(self) -> Tree:
+        """Everything as a tree of arrays."""
+
+    def restore(self, saved: Tree) -> None:
+        """Continue from what ``save`` returned."""
+
+
+class UnrollCycle:
+    """On-policy: one unroll, one update, and the unroll is forgotten."""
+
+    def __init__(self, experience: Unrolls, number: int) -> None:
+        self._recorder = UnrollRecorder(experience, number)
+
+    def advance(self, actor: Actor, learner: Learner, progress: float) -> None:
+        """Record one unroll and learn from it."""
+        memory, explore = actor.memory, learner.algorithm.explore(progress)
+        for step in actor.steps(learner.state.policy, explore, self._recorder.length):
+            self._recorder.record(step.timestep, step.raw, step.extras, step.following)
+        learner.learn(self._recorder.finish(actor.timestep, memory), progress)
+
+    def save(self) -> Tree:
+        """Between two unrolls only the running returns are worth keeping."""
+        return {"running_return": self._recorder.running_return}
+
+    def restore(self, saved: Tree) -> None:
+        """Continue from what ``save`` returned."""
+        self._recorder.running_return[:] = saved["running_return"]
+
+
+class ReplayCycle:
+    """Off-policy: every step goes into the replay; updates from its samples keep pace with the steps."""
+
+    def __init__(self, experience: Replay, replay: ReplayBuffer) -> None:
+        self._experience = experience
+        self._replay = replay
+        self._owed = 0.0
+
+    def advance(self, actor: Actor, learner: Learner, progress: float) -> None:
+        """Take one step in every environment, then the updates that are due for it."""
+        for step in actor.steps(learner.state.policy, learner.algorithm.explore(progress), 1):
+            self._replay.add(step.timestep, step.raw, step.extras, step.memory, step.following)
+        if not self._replay.ready:
+            return
+        self._owed += actor.environment.number / self._experience.steps_per_update
+        while self._owed >= 1:
+            self._owed -= 1
+            learner.learn(self._replay.sample(), progress)
+
+    def save(self) -> Tree:
+        """Everything as a tree of arrays."""
+        return {"owed": self._owed, "replay": self._replay.save()}
+
+    def restore(self, saved: Tree) -> None:
+        """Continue from what ``save`` returned."""
+        self._owed = float(saved["owed"])
+        self._replay.restore(saved["replay"])
+
+
+class Agent:
+    """An actor and a learner that take turns."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        environment = job.make_environment(0)
+        self._actor = Actor(job.algorithm, environment, job.seeds("actor"))
+        self._learner = Learner(job.algorithm, job.seeds("learner"))
+        experience = job.algorithm.experience
+        self._cycle: Cycle
+        if isinstance(experience, Unrolls):
+            self._cycle = UnrollCycle(experience, environment.number)
+        else:
+            replay = ReplayBuffer(experience, environment.number, job.seeds("replay"))
+            self._cycle = ReplayCycle(experience, replay)
+        if job.restore is not None:
+            parts = {"learner": self._learner.template(), "actor": None, "environment": None, "experience": None}
+            self._restore(job.restore(parts))
+        self._reported_at = perf_counter()
+
+    async def run(self) -> None:
+        """Act and learn until all steps are taken or the run wants to stop."""
+        try:
+            self._actor.begin()
+            while self.steps < self._job.steps and self._job.monitor.tick(self):
+                self._cycle.advance(self._actor, self._learner, min(self.steps / self._job.steps, 1.0))
+            self._job.monitor.finish(self)
+        finally:
+            self._actor.environment.close()
+
+    @property
+    def steps(self) -> int:
+        """Agent steps so far, over all environments."""
+        return self._actor.taken * self._actor.environment.number
+
+    @property
+    def learning(self) -> bool:
+        """Whether the first update is done."""
+        return self._learner.updated
+
+    def report(self) -> dict[str, float]:
+        """Episode statistics, the algorithm's metrics, and which part took which share of the time."""
+        learned = self._learner.report()
+        now = perf_counter()
+        elapsed, self._reported_at = now - self._reported_at, now
+        spent = {**self._actor.take_seconds(), "learning": self._learner.take_seconds()}
+        shares = {f"share_{part}": seconds / elapsed for part, seconds in spent.items()}
+        return {**self._actor.episodes.report(), **learned, **shares}
+
+    def save(self) -> dict[str, Tree]:
+        """Return the named parts of a checkpoint."""
+        return {"learner": self._learner.save(), **self._actor.save(), "experience": self._cycle.save()}
+
+    def _restore(self, saved: dict[str, Tree]) -> None:
+        self._learner.restore(saved["learner"])
+        self._cycle.restore(saved["experience"])
+        if not self._actor.restore(saved):
+            self._job.monitor.note(
+                f"The state of {self._actor.environment.name} cannot be saved: its episodes begin anew, "
+                "so this run is no longer the same, bit for bit, as one that was never stopped."
+            )

@@ -1,0 +1,357 @@
+"""Train, load and resume: the one place where algorithms, topologies and runtimes meet."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, is_dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from weft import algorithms, names, topologies
+from weft import runtime as runtimes
+from weft.compilation import keep_compiled
+from weft.config import Config, name_of, resolved
+from weft.envs.settings import EnvironmentSettings
+from weft.errors import TrainingDiverged, WeftError
+from weft.runs import metrics as metric_files
+from weft.runs.checkpoint import Checkpoints
+from weft.runs.folder import RunFolder, read_config
+from weft.runs.monitor import Callback, RunMonitor
+from weft.runs.progress import Progress
+from weft.runs.sinks import open_sinks
+from weft.topologies.job import Job
+
+if TYPE_CHECKING:
+    import gymnasium
+
+    from weft.algorithm import Algorithm
+    from weft.envs.base import Environment
+    from weft.networks.network import Torso
+    from weft.runs.evaluation import Evaluation
+    from weft.runs.policy import Policy
+    from weft.types import Spaces
+
+_log = logging.getLogger("weft")
+
+
+class Sources(NamedTuple):
+    """What the names in a configuration stand for: names, or the caller's own objects."""
+
+    algorithm: Any
+    environment: Any
+    torso: Any = None
+
+
+def train(
+    algorithm: str | Callable[..., Algorithm] | None = None,
+    environment: str | Callable[..., gymnasium.Env] | None = None,
+    *,
+    steps: int | None = None,
+    seed: int | None = None,
+    folder: str | Path | None = None,
+    topology: str | None = None,
+    runtime: str | None = None,
+    actors: int | None = None,
+    envs: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+    env: EnvironmentSettings | Mapping[str, Any] | None = None,
+    torso: str | Torso | None = None,
+    loggers: Sequence[str] | None = None,
+    checkpoint_every: int | None = None,
+    keep: int | None = None,
+    callbacks: Sequence[Callback] = (),
+    progress: bool = True,
+    config: str | Path | Mapping[str, Any] | None = None,
+) -> Run:
+    """Train and return the run.
+
+    Args:
+        algorithm: a name (``weft list algorithms``), ``module:factory``, or a factory ``(config, spaces, torso=None)``.
+        environment: an id, ``module:factory``, or a factory of Gymnasium environments; see ``weft.make``.
+        steps: agent steps over all environments.
+        seed: everything random follows from it.
+        folder: of the run; by default a new one in ``runs/``.
+        topology: where the parts are and what travels between them (``weft list topologies``).
+        runtime: how the parts are executed (``weft list runtimes``).
+        actors: how many actors.
+        envs: environments of each actor.
+        settings: of the algorithm, as in its ``Config``; ``weft show ALGORITHM`` lists them.
+        env: how environments are made: frame stacking, reward clipping, arguments ...
+        torso: your own network in place of the one that is chosen by the observation space.
+        loggers: ``tensorboard`` (the default), ``wandb``, ``mlflow``.
+        checkpoint_every: steps between two checkpoints.
+        keep: checkpoints kept beside the best one.
+        callbacks: called with each row of metrics; returning False ends the training.
+        progress: whether to show progress.
+        config: a configuration to begin from, e.g. ``RUN/config.toml``; every other argument overrides it.
+    """
+    given = {
+        "steps": steps,
+        "seed": seed,
+        "topology": topology,
+        "runtime": runtime,
+        "actors": actors,
+        "envs": envs,
+        "env": asdict(env) if is_dataclass(env) else env,
+        "loggers": loggers,
+        "checkpoint_every": checkpoint_every,
+        "keep": keep,
+    }
+    tree = dict(read_config(Path(config))) if isinstance(config, str | Path) else dict(config or {})
+    sources = Sources(
+        algorithm or tree.get("algorithm"), environment or tree.get("environment"), torso or tree.get("torso")
+    )
+    tree |= {name: value for name, value in given.items() if value is not None}
+    tree |= {name: name_of(source) for name, source in sources._asdict().items() if source is not None}
+    resolved_config = _resolve(tree, sources, settings)
+    run = Run(Path(), resolved_config, sources)
+    return run._begin(folder, callbacks, progress)
+
+
+def train_seeds(
+    seeds: int, *arguments: Any, seed: int = 0, folder: str | Path | None = None, **options: Any
+) -> list[Run]:
+    """Train with ``seeds`` seeds from ``seed`` on, one after the other; other arguments as for ``train``.
+
+    A given ``folder`` gets one folder for each seed.
+    """
+    return [
+        train(*arguments, seed=each, folder=None if folder is None else Path(folder) / f"seed-{each}", **options)
+        for each in range(seed, seed + seeds)
+    ]
+
+
+def load(
+    folder: str | Path,
+    *,
+    algorithm: Callable[..., Algorithm] | None = None,
+    environment: Callable[..., gymnasium.Env] | None = None,
+    torso: Torso | None = None,
+) -> Run:
+    """Return the run in ``folder``.
+
+    Your own algorithm, environment or torso is found again by its name where it can be imported; otherwise give it.
+    """
+    path = RunFolder.open(folder).path
+    tree = dict(RunFolder.open(folder).config)
+    sources = Sources(
+        algorithm or tree.get("algorithm"), environment or tree.get("environment"), torso or tree.get("torso")
+    )
+    return Run(path, _resolve(tree, sources, None), sources)
+
+
+class Run:
+    """A run on disk: its policy, its metrics, and the means to evaluate and to continue it."""
+
+    def __init__(self, folder: Path, config: Config, sources: Sources) -> None:
+        self.folder = folder
+        self.config = config
+        self._sources = sources
+        self._policies: dict[bool, Policy] = {}
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.folder)!r})"
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """How the run stands: steps, seconds, mean return, whether it is finished, and what it was of."""
+        return RunFolder.open(self.folder).summary
+
+    @property
+    def metrics(self) -> dict[str, np.ndarray]:
+        """Columns of equal length, a row for each report; ``pandas.DataFrame(run.metrics)`` is the table."""
+        return metric_files.read(self.folder)
+
+    @property
+    def policy(self) -> Policy:
+        """The policy of the newest checkpoint."""
+        return self._policy(best=False)
+
+    @property
+    def best_policy(self) -> Policy:
+        """The policy of the checkpoint with the highest mean return."""
+        return self._policy(best=True)
+
+    def evaluate(
+        self, episodes: int = 20, *, deterministic: bool = True, best: bool = False, seed: int | None = None
+    ) -> Evaluation:
+        """Play whole episodes with true rewards and return what they brought."""
+        from weft.runs.evaluation import evaluate
+
+        if episodes < 1:
+            raise WeftError(f"An evaluation of {episodes} episodes says nothing: play at least 1.")
+        environment = self._environment(min(episodes, 16), self.config.train.env.evaluation())
+        try:
+            seed = self.config.train.seed + 10_000 if seed is None else seed
+            return evaluate(self._policy(best), environment, episodes, seed, deterministic)
+        finally:
+            environment.close()
+
+    def resume(self, steps: int | None = None, *, callbacks: Sequence[Callback] = (), progress: bool = True) -> Run:
+        """Continue from the newest checkpoint, to ``steps`` in total if given; returns this run."""
+        if steps is not None:
+            self.config = replace(self.config, train=replace(self.config.train, steps=steps))
+        with RunFolder.open(self.folder) as folder:
+            folder.lock()
+            folder.write_config(self.config.as_tree())
+            environment = self._environments()
+            try:
+                algorithm = self._algorithm(environment.spaces)
+                self._execute(folder, algorithm, environment, callbacks, progress, resumed=True)
+            finally:
+                environment.close()
+        return self
+
+    def record(self, path: str | Path | None = None, *, episodes: int = 1, best: bool = False) -> Path:
+        """Film whole episodes as mp4 or gif, by default into ``video.mp4`` in the run's folder."""
+        from weft.runs.video import record
+
+        environment = self._environments(1, self.config.train.env.evaluation(), render=True)
+        try:
+            policy = self._policy(best)
+            target = Path(path) if path is not None else self.folder / "video.mp4"
+            return record(environment, policy, target, episodes=episodes, seed=self.config.train.seed)
+        finally:
+            environment.close()
+
+    def _begin(self, path: str | Path | None, callbacks: Sequence[Callback], progress: bool) -> Run:
+        environment = self._environments()
+        try:
+            algorithm = self._algorithm(environment.spaces)
+            with RunFolder.create(self.config.as_tree(), path) as folder:
+                self.folder = folder.path
+                self._execute(folder, algorithm, environment, callbacks, progress, resumed=False)
+        finally:
+            environment.close()
+        return self
+
+    def _execute(
+        self,
+        folder: RunFolder,
+        algorithm: Algorithm,
+        environment: Environment,
+        callbacks: Sequence[Callback],
+        progress: bool,
+        resumed: bool,
+    ) -> None:
+        """Run the program, and keep account of how the run stands."""
+        train = self.config.train
+        with ExitStack() as stack:
+            title = f"{self.config.algorithm} on {self.config.environment}"
+            display = stack.enter_context(Progress(train.steps, title)) if progress else None
+            warn = display.note if display else _log.warning
+            checkpoints = Checkpoints(folder.path / "checkpoints", train.keep, warn)
+            earlier = checkpoints.restore({"run": None}) if resumed else None
+            steps = earlier.steps if earlier else 0
+            metric_files.truncate(folder.path, steps)
+            sinks = [
+                metric_files.Metrics(folder.path),
+                open_sinks(train.loggers, folder.path, self.config.as_tree(), steps, warn),
+            ]
+            for sink in sinks:
+                stack.callback(sink.close)
+            monitor = RunMonitor(
+                train.steps,
+                checkpoints,
+                train.checkpoint_every or max(train.steps // 10, 1),
+                sinks,
+                display,
+                callbacks,
+                earlier.parts["run"]["seconds"] if earlier else 0.0,
+            )
+            job = Job(
+                algorithm=algorithm,
+                make_environment=lambda index: environment,
+                actors=train.actors,
+                steps=train.steps,
+                seed=train.seed,
+                monitor=monitor,
+                restore=(lambda templates: checkpoints.restore(templates).parts) if resumed else None,
+            )
+            self._policies.clear()
+            try:
+                with monitor.signals():
+                    runtimes.find(train.runtime)(topologies.find(train.topology)(job))
+            except TrainingDiverged as error:
+                kept = checkpoints.steps()
+                where = f" The checkpoint of step {kept[-1]} is kept in {checkpoints.folder}." if kept else ""
+                raise TrainingDiverged(f"{error}{where}") from None
+            finally:
+                folder.write_summary({**self._names(), **monitor.summary()})
+            if display is not None:
+                display.finish(self._closing_lines())
+
+    def _closing_lines(self) -> list[str]:
+        summary, folder = self.summary, self.folder
+        if not summary["finished"]:
+            return [
+                f"Stopped and saved at {summary['steps']:,} of {self.config.train.steps:,} steps in {folder}",
+                f"Continue with: weft resume {folder}",
+            ]
+        return [
+            f"The run is in {folder}",
+            f"Next: weft evaluate {folder}   weft record {folder}   weft plot {folder}",
+        ]
+
+    def _names(self) -> dict[str, Any]:
+        train = self.config.train
+        return {
+            "algorithm": self.config.algorithm,
+            "environment": self.config.environment,
+            "topology": train.topology,
+            "runtime": train.runtime,
+            "seed": train.seed,
+        }
+
+    def _environments(
+        self, number: int | None = None, settings: EnvironmentSettings | None = None, render: bool = False
+    ) -> Environment:
+        """Make environments of this run; without arguments those to train in."""
+        from weft.envs import make
+
+        train = self.config.train
+        source = self._sources.environment
+        return make(source, number or train.envs, settings=settings or train.env, render=render)
+
+    def _algorithm(self, spaces: Spaces) -> Algorithm:
+        keep_compiled()
+        torso = self._sources.torso
+        if isinstance(torso, str):
+            torso = names.find(torso, "torso")
+        algorithm = algorithms.find(self._sources.algorithm)(self.config.settings, spaces, torso)
+        algorithm.experience.check(self.config.train.envs)
+        return algorithm
+
+    def _policy(self, best: bool) -> Policy:
+        """Return the policy of a checkpoint, read once."""
+        import jax
+
+        from weft.runs.policy import Policy
+
+        if best not in self._policies:
+            environment = self._environments(1)
+            environment.close()
+            algorithm = self._algorithm(environment.spaces)
+            template = {"state": jax.eval_shape(algorithm.init, jax.random.key(0))}
+            checkpoint = Checkpoints(self.folder / "checkpoints").restore({"learner": template}, best=best)
+            state = jax.device_put(checkpoint.parts["learner"]["state"])
+            self._policies[best] = Policy(algorithm, state.policy, environment.spaces, self.config.train.seed)
+        return self._policies[best]
+
+
+def _resolve(tree: Mapping[str, Any], sources: Sources, settings: Mapping[str, Any] | None) -> Config:
+    """Resolve names and settings before anything slow is done."""
+    if sources.algorithm is None or sources.environment is None:
+        raise WeftError("A run needs an algorithm and an environment: weft.train('ppo', 'CartPole-v1').")
+    factory = algorithms.find(sources.algorithm)
+    section = factory.__name__
+    if settings is not None:
+        tree = {**tree, section: {**tree.get(section, {}), **settings}}
+    config = resolved(tree, section, algorithms.settings_class(factory))
+    topologies.find(config.train.topology)
+    runtimes.find(config.train.runtime)
+    return config
