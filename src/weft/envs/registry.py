@@ -42,14 +42,15 @@ def make(
 
     settings = settings or EnvironmentSettings()
     environment, stack = _untransformed(id_or_factory, number, settings, render)
-    transforms: list[Transform] = [CheckFinite(environment.name)]
+    name = id_or_factory if isinstance(id_or_factory, str) else environment.name
+    transforms: list[Transform] = [CheckFinite(name)]
     if settings.clip_reward is not None:
         transforms.append(ClipReward(settings.clip_reward))
     if stack > 1:
-        transforms.append(FrameStack(environment.spaces.observation, environment.number, stack, environment.name))
+        transforms.append(FrameStack(environment.spaces.observation, environment.number, stack, name))
     if hasattr(environment, "receive"):
-        return TransformedAsynchronous(environment, transforms, index)
-    return Transformed(environment, transforms, index)
+        return TransformedAsynchronous(environment, transforms, name, index)
+    return Transformed(environment, transforms, name, index)
 
 
 def known() -> dict[str, list[str]]:
@@ -129,5 +130,6 @@ def _imported(module: str, name: str) -> Callable[..., gymnasium.Env] | None:
         raise WeftError(f"There is no module named {error.name!r}, which {module}:{name} asks for.") from None
     factory = getattr(imported, name, None)
     if factory is None and not gymnasium_make.is_id(name):
-        raise errors.unknown(f"environment in {module}", name, [item for item in vars(imported) if item[0] != "_"])
+        factories = [item for item, value in vars(imported).items() if callable(value) and item[0] != "_"]
+        raise errors.unknown(f"environment in {module}", name, factories)
     return factory

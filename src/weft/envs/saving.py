@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 from gymnasium.utils import EzPickle
@@ -41,9 +41,14 @@ def restore(vector: VectorEnv, saved: bytes) -> Timestep:
     stack = list(layers(vector))
     attributes, timestep = _Unpickler(io.BytesIO(saved), stack).load()
     for layer, values in zip(stack, attributes, strict=True):
-        if "ale" in values:
-            layer.ale.restoreState(values.pop("ale"))
-        vars(layer).update(values)
+        held = vars(layer)
+        for key, value in values.items():
+            if isinstance(value, _EmulatorState):
+                values[key] = held[key]
+                held[key].restoreState(value.state)
+        for key in held.keys() - values.keys() - _CONSTANT:
+            del held[key]
+        held.update(values)
     return timestep
 
 
@@ -57,12 +62,24 @@ def layers(environment: Any) -> Iterator[Any]:
         yield from layers(environment.env)
 
 
+class _EmulatorState(NamedTuple):
+    """The state of an Atari emulator, its random generator included."""
+
+    state: Any
+
+
 def _attributes(layer: Any) -> dict[str, Any]:
-    """Return what a layer holds; an Atari emulator is replaced by its state, random generator included."""
+    """Return what a layer holds; the emulator of an Atari game is replaced by its state."""
     values = {key: value for key, value in vars(layer).items() if key not in _CONSTANT}
-    if not isinstance(layer, gymnasium.Wrapper) and hasattr(values.get("ale"), "cloneState"):
-        values["ale"] = values["ale"].cloneState(include_rng=True)
+    if not isinstance(layer, gymnasium.Wrapper):
+        for key, value in values.items():
+            if _is_emulator(value):
+                values[key] = _EmulatorState(value.cloneState(include_rng=True))
     return values
+
+
+def _is_emulator(value: Any) -> bool:
+    return hasattr(value, "cloneState")
 
 
 class _Pickler(pickle.Pickler):
@@ -94,6 +111,6 @@ def _shared(stack: list[Any]) -> dict[tuple[int, str], Any]:
     for number, layer in enumerate(stack):
         things[number, ""] = layer
         for key, value in vars(layer).items():
-            if hasattr(value, "__code__") or hasattr(value, "cloneState"):
+            if hasattr(value, "__code__") or _is_emulator(value):
                 things[number, key] = value
     return things

@@ -17,11 +17,12 @@ AnyEnvironment = TypeVar("AnyEnvironment", Environment, AsynchronousEnvironment)
 class _Transformed(Generic[AnyEnvironment]):
     """What synchronous and asynchronous environments have in common.
 
-    ``index`` tells the actors of a run apart: the same seed gives each of them episodes of its own.
+    ``name`` is what makes the same environment again, where that is possible. ``index`` tells the actors of a run
+    apart: the same seed gives each of them episodes of its own.
     """
 
-    def __init__(self, environment: AnyEnvironment, transforms: list[Transform], index: int) -> None:
-        self.name = environment.name
+    def __init__(self, environment: AnyEnvironment, transforms: list[Transform], name: str, index: int) -> None:
+        self.name = name
         self.number = environment.number
         self.spaces = environment.spaces
         for transform in transforms:
@@ -82,8 +83,10 @@ class Transformed(_Transformed[Environment]):
 class TransformedAsynchronous(_Transformed[AsynchronousEnvironment]):
     """An ``AsynchronousEnvironment`` whose streams go through transforms, one after the other."""
 
-    def __init__(self, environment: AsynchronousEnvironment, transforms: list[Transform], index: int) -> None:
-        super().__init__(environment, transforms, index)
+    def __init__(
+        self, environment: AsynchronousEnvironment, transforms: list[Transform], name: str, index: int
+    ) -> None:
+        super().__init__(environment, transforms, name, index)
         self.batch = environment.batch
 
     def reset(self, seed: int) -> None:

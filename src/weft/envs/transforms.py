@@ -59,7 +59,7 @@ class CheckFinite(_Memoryless):
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._steps = 0
+        self._steps = -1
 
     def __call__(self, timestep: Timestep, rows: Rows) -> Timestep:
         """Return the timestep as it is, or raise ``TrainingDiverged``."""
@@ -79,8 +79,16 @@ class CheckFinite(_Memoryless):
         row = np.flatnonzero(~np.isfinite(leaf).reshape(len(leaf), -1).all(axis=1))[0]
         number = np.arange(len(leaf))[row] if isinstance(rows, slice) else rows[row]
         raise TrainingDiverged(
-            f"The {what} of environment {number} of {self._name} is not finite at its step {self._steps}: {leaf[row]}."
+            f"The {what} of environment {number} of {self._name} is not finite after {self._steps} steps: {leaf[row]}."
         )
+
+    def save(self) -> Tree:
+        """Return the number of steps."""
+        return self._steps
+
+    def restore(self, saved: Tree) -> None:
+        """Count on from ``saved``."""
+        self._steps = int(saved)
 
 
 class FrameStack:
