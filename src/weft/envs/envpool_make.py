@@ -118,8 +118,10 @@ class EnvPoolHost(_Pool):
 
     def step(self, action: Tree) -> Timestep:
         """Act in every environment."""
-        observation, *rest, _ = self._pool.step(self._as_action(action))
-        self._timestep = next_timestep(self._observation(observation), *rest, first=self._timestep.last)
+        observation, reward, terminated, truncated, _ = self._pool.step(self._as_action(action))
+        self._timestep = next_timestep(
+            self._observation(observation), reward, terminated, truncated, self._timestep.last
+        )
         return self._timestep
 
     def save(self) -> None:
@@ -146,9 +148,9 @@ class AsynchronousEnvPoolHost(_Pool):
 
     def receive(self) -> tuple[np.ndarray, Timestep]:
         """Wait for the next ``batch`` environments that are ready; returns their ids [batch] and timesteps."""
-        observation, *rest, info = self._pool.recv()
+        observation, reward, terminated, truncated, info = self._pool.recv()
         ids = info["env_id"]
-        timestep = next_timestep(self._observation(observation), *rest, first=self._begins[ids])
+        timestep = next_timestep(self._observation(observation), reward, terminated, truncated, self._begins[ids])
         self._begins[ids] = timestep.last
         return ids, timestep
 

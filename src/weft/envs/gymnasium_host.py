@@ -82,7 +82,7 @@ class GymnasiumHost:
         if self._vector.render_mode != "rgb_array":
             return None
         if isinstance(self._vector.unwrapped, SyncVectorEnv):
-            return self._vector.unwrapped.envs[0].render()
+            return np.asarray(self._vector.unwrapped.envs[0].render())
         pictures = self._vector.render()
         return None if pictures is None else np.asarray(pictures[0])
 

@@ -120,7 +120,7 @@ def _atari(spec: EnvSpec, number: int, settings: EnvironmentSettings, render: bo
     return GymnasiumHost(_batch([preprocess] * number, settings.vectorization), spec.id), stack
 
 
-def _preprocessed_atari(spec: EnvSpec, arguments: dict[str, Any], **preprocessing: int) -> gymnasium.Env:
+def _preprocessed_atari(spec: EnvSpec, arguments: dict[str, Any], **preprocessing: Any) -> gymnasium.Env:
     game = gymnasium.make(spec, disable_env_checker=True, frameskip=1, **arguments)
     return gymnasium.wrappers.AtariPreprocessing(game, grayscale_newaxis=True, **preprocessing)
 
@@ -139,7 +139,7 @@ def _single(factory: Callable[..., gymnasium.Env], arguments: dict[str, Any], ti
 
 
 def _render_modes(spec: EnvSpec) -> list[str]:
-    creator = spec.entry_point if callable(spec.entry_point) else load_env_creator(spec.entry_point)
+    creator = load_env_creator(spec.entry_point) if isinstance(spec.entry_point, str) else spec.entry_point
     return getattr(creator, "metadata", {}).get("render_modes", [])
 
 

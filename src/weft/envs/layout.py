@@ -30,9 +30,9 @@ def channels_last(space: spaces.Space) -> tuple[spaces.Space, Callable[[Tree], T
 
 
 def _leaf_space(space: spaces.Space) -> spaces.Space:
-    if not is_channels_first(space):
+    if not (isinstance(space, spaces.Box) and is_channels_first(space)):
         return space
-    return spaces.Box(np.moveaxis(space.low, 0, -1), np.moveaxis(space.high, 0, -1), dtype=space.dtype)
+    return spaces.Box(np.moveaxis(space.low, 0, -1), np.moveaxis(space.high, 0, -1), dtype=np.uint8)
 
 
 def _transpose_if(needed: bool, images: np.ndarray) -> np.ndarray:

@@ -37,6 +37,7 @@ def make(
         index: which of the run's actors they are for; the same seed gives each actor episodes of its own.
         render: whether ``render`` will be called.
     """
+    from weft.envs.base import AsynchronousEnvironment
     from weft.envs.transformed import Transformed, TransformedAsynchronous
     from weft.envs.transforms import CheckFinite, ClipReward, FrameStack, Transform
 
@@ -48,7 +49,7 @@ def make(
         transforms.append(ClipReward(settings.clip_reward))
     if stack > 1:
         transforms.append(FrameStack(environment.spaces.observation, environment.number, stack, name))
-    if hasattr(environment, "receive"):
+    if isinstance(environment, AsynchronousEnvironment):
         return TransformedAsynchronous(environment, transforms, name, index)
     return Transformed(environment, transforms, name, index)
 

@@ -102,7 +102,7 @@ class _Unpickler(pickle.Unpickler):
         self._things = _shared(stack)
 
     def persistent_load(self, place: tuple[int, str]) -> Any:
-        return self._things[tuple(place)]
+        return self._things[place]
 
 
 def _shared(stack: list[Any]) -> dict[tuple[int, str], Any]:

@@ -27,7 +27,7 @@ class _Transformed(Generic[AnyEnvironment]):
         self.spaces = environment.spaces
         for transform in transforms:
             self.spaces = transform.spaces(self.spaces)
-        self._environment = environment
+        self._environment: AnyEnvironment = environment
         self._transforms = transforms
         self._index = index
 

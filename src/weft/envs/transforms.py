@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 import numpy as np
-from gymnasium import spaces
+from gymnasium.spaces import Box, Space
 
 from weft.envs.trees import leaves, map_space, map_tree
 from weft.errors import TrainingDiverged, WeftError
@@ -19,7 +19,7 @@ Rows = slice | np.ndarray
 class Transform(Protocol):
     """A change to a stream of timesteps; what it remembers, it remembers for each environment."""
 
-    def spaces(self, spaces: Spaces) -> Spaces:
+    def spaces(self, before: Spaces) -> Spaces:
         """Return the spaces after the change."""
 
     def __call__(self, timestep: Timestep, rows: Rows) -> Timestep:
@@ -33,8 +33,8 @@ class Transform(Protocol):
 
 
 class _Memoryless:
-    def spaces(self, spaces: Spaces) -> Spaces:
-        return spaces
+    def spaces(self, before: Spaces) -> Spaces:
+        return before
 
     def save(self) -> Tree:
         return ()
@@ -75,7 +75,7 @@ class CheckFinite(_Memoryless):
                     self._stop(f"observation {path!r}", leaf, rows)
         return timestep
 
-    def _stop(self, what: str, leaf: np.ndarray, rows: Rows) -> None:
+    def _stop(self, what: str, leaf: Array, rows: Rows) -> NoReturn:
         row = np.flatnonzero(~np.isfinite(leaf).reshape(len(leaf), -1).all(axis=1))[0]
         number = np.arange(len(leaf))[row] if isinstance(rows, slice) else rows[row]
         raise TrainingDiverged(
@@ -98,24 +98,24 @@ class FrameStack:
     [D] become [length * D]. An episode begins with its first observation repeated.
     """
 
-    def __init__(self, space: spaces.Space, number: int, length: int, name: str) -> None:
+    def __init__(self, space: Space, number: int, length: int, name: str) -> None:
         for path, leaf in leaves(space):
-            if not isinstance(leaf, spaces.Box):
+            if not isinstance(leaf, Box):
                 raise WeftError(f"Frames of {name} cannot be stacked: {path or 'the observation'} is not a Box.")
         self._length = length
         self._number = number
         self._frames = map_tree(lambda leaf: np.zeros((length, number, *_channels(leaf.shape)), leaf.dtype), space)
 
-    def spaces(self, spaces: Spaces) -> Spaces:
+    def spaces(self, before: Spaces) -> Spaces:
         """Return the spaces with the stacked observation."""
-        return spaces._replace(observation=map_space(self._stacked_space, spaces.observation))
+        return before._replace(observation=map_space(self._stacked_space, before.observation))
 
-    def _stacked_space(self, space: spaces.Box) -> spaces.Box:
+    def _stacked_space(self, space: Box) -> Box:
         low, high = (
             np.concatenate([bound.reshape(_channels(space.shape))] * self._length, axis=-1)
             for bound in (space.low, space.high)
         )
-        return spaces.Box(low, high, dtype=space.dtype)
+        return Box(low, high, dtype=space.dtype)
 
     def __call__(self, timestep: Timestep, rows: Rows) -> Timestep:
         """Return the timestep with the latest observations, in ``final`` too."""
@@ -136,7 +136,7 @@ class FrameStack:
         self._frames = map_tree(np.copy, saved)
 
 
-def _is_finite(array: np.ndarray) -> bool:
+def _is_finite(array: Array) -> bool:
     """Whether no element is NaN or infinite. The squared norm tells, unless it overflows."""
     return array.dtype.kind != "f" or math.isfinite(np.vdot(array, array)) or bool(np.isfinite(array).all())
 

@@ -30,7 +30,7 @@ def map_tree(function: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:
     return None if tree is None else function(tree, *others)
 
 
-def map_space(function: Callable[[spaces.Space], spaces.Space], space: spaces.Space) -> spaces.Space:
+def map_space(function: Callable[[Any], spaces.Space], space: spaces.Space) -> spaces.Space:
     """Return the space whose leaves are ``function`` of the leaves of ``space``."""
     if isinstance(space, spaces.Dict):
         return spaces.Dict({key: map_space(function, inner) for key, inner in space.items()})
