@@ -1,4 +1,5 @@
 import json
+import math
 import os
 import random
 import resource
@@ -21,6 +22,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as stn
 
 from weft.errors import WeftError
+from weft.runs import checkpoint
 from weft.runs.checkpoint import Checkpoints
 
 
@@ -53,7 +55,7 @@ def assert_same(found, expected):
         assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
         assert np.asarray(found).tobytes() == np.asarray(expected).tobytes()
     elif isinstance(expected, float):
-        assert np.float64(found).tobytes() == np.float64(expected).tobytes()
+        assert math.isnan(found) if math.isnan(expected) else found.hex() == expected.hex()
     else:
         assert found == expected
 
@@ -179,9 +181,18 @@ def test_a_corrupted_checkpoint_is_reported_and_the_one_before_used(tmp_path, da
         checkpoints.restore()
 
 
-def test_nothing_to_restore_and_newer_versions_are_refused(tmp_path):
+def test_nothing_to_restore_is_said(tmp_path):
     with pytest.raises(WeftError, match="no checkpoint yet"):
         Checkpoints(tmp_path / "missing").restore()
+
+
+def test_checkpoints_of_a_newer_version_are_refused(tmp_path, monkeypatch):
+    checkpoints = Checkpoints(tmp_path)
+    with monkeypatch.context() as future:
+        future.setattr(checkpoint, "FORMAT", checkpoint.FORMAT + 1)
+        checkpoints.save({"part": 1}, steps=1)
+    with pytest.raises(WeftError, match="newer weft"):
+        checkpoints.restore()
 
 
 WRITER = """

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.errors import WeftError
@@ -31,7 +31,7 @@ def test_a_new_run_has_a_telling_name_and_comes_back(tmp_path, monkeypatch):
     assert loaded.config["seed"] == 4
 
 
-settings = st.recursive(
+values = st.recursive(
     st.none()
     | st.booleans()
     | st.integers()
@@ -42,7 +42,8 @@ settings = st.recursive(
 )
 
 
-@given(st.dictionaries(st.text(), settings, max_size=4))
+@settings(deadline=None, max_examples=60)
+@given(st.dictionaries(st.text(), values, max_size=4))
 def test_configurations_come_back_exactly(tmp_path_factory, config):
     path = tmp_path_factory.getbasetemp() / "config.toml"
     write_config(path, config)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.errors import WeftError
@@ -40,6 +40,7 @@ def test_a_run_without_rows_has_no_columns(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@settings(deadline=None, max_examples=25)
 @given(st.integers(1, 60))
 def test_a_torn_last_line_is_left_out_and_written_over(tmp_path_factory, torn):
     folder = tmp_path_factory.mktemp("run")

@@ -105,3 +105,10 @@ def test_a_video_with_nothing_to_see_is_refused_and_not_left_behind(tmp_path, en
 def test_other_endings_are_refused(tmp_path):
     with pytest.raises(WeftError, match=r"ends in .mp4 or .gif"):
         record(Ball(), policy, tmp_path / "ball.avi")
+
+
+def test_what_the_encoder_says_is_passed_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(imageio_ffmpeg, "get_ffmpeg_exe", lambda: "false")
+    with pytest.raises(WeftError, match="ffmpeg could not write"):
+        record(Ball(), policy, tmp_path / "ball.mp4")
+    assert list(tmp_path.iterdir()) == []

@@ -46,9 +46,10 @@ class Metrics:
 
     def write(self, steps: int, metrics: Mapping[str, Any]) -> None:
         """Append a row: ``steps`` and then ``metrics``."""
-        row = to_json({"steps": steps, **metrics}) + "\n"
+        row = (to_json({"steps": steps, **metrics}) + "\n").encode()
         with disk_errors(self._path):
-            self._file.write(row.encode())
+            while row:
+                row = row[self._file.write(row) :]
 
     def close(self) -> None:
         """Make the rows durable."""

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
+import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.envs.base import Environment
 from weft.errors import WeftError, require
 from weft.runs.files import disk_errors
 from weft.types import Tree
+
+if TYPE_CHECKING:
+    from weft.envs.base import Environment
 
 
 def record(
@@ -83,18 +90,25 @@ def _seen(environment: Environment, frames: Iterator[np.ndarray]) -> Iterator[np
 
 
 def _write_mp4(path: Path, frames: Iterator[np.ndarray], fps: int) -> None:
-    """Encode as H.264, which wants even sides: an odd one loses a row or a column."""
-    ffmpeg = require("imageio_ffmpeg", "video", "Writing an mp4")
+    """Encode as H.264, which wants even sides: an odd one loses a row or a column.
+
+    imageio's own writer is not used, for it forks, which a process with JAX's threads must not.
+    """
+    program = require("imageio_ffmpeg", "video", "Writing an mp4").get_ffmpeg_exe()
     first = next(frames)
     height, width = (side // 2 * 2 for side in first.shape[:2])
-    writer = ffmpeg.write_frames(str(path), (width, height), fps=fps, macro_block_size=1, ffmpeg_log_level="error")
-    writer.send(None)
-    try:
-        writer.send(np.ascontiguousarray(first[:height, :width]))
-        for frame in frames:
-            writer.send(np.ascontiguousarray(frame[:height, :width]))
-    finally:
-        writer.close()
+    taken = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", str(fps), "-i", "-"]
+    given = ["-c:v", "libx264", "-pix_fmt", "yuv420p", "-movflags", "+faststart", str(path)]
+    command = [program, "-v", "error", "-y", *taken, *given]
+    with tempfile.TemporaryFile() as said, subprocess.Popen(command, stdin=subprocess.PIPE, stderr=said) as encoder:
+        assert encoder.stdin is not None
+        with contextlib.suppress(BrokenPipeError), encoder.stdin:
+            for frame in itertools.chain([first], frames):
+                encoder.stdin.write(np.ascontiguousarray(frame[:height, :width]).data)
+        if encoder.wait():
+            said.seek(0)
+            reason = said.read().decode(errors="replace").strip().splitlines()
+            raise WeftError(f"ffmpeg could not write {path}: {reason[-1] if reason else 'it gave no reason'}.")
 
 
 def _write_gif(path: Path, frames: Iterator[np.ndarray], fps: int) -> None:
