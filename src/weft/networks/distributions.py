@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from weft.networks import noise
 from weft.types import Tree
 
 record = jax.tree_util.register_dataclass
@@ -41,7 +42,7 @@ def _choose(logits: jax.Array, key: jax.Array) -> jax.Array:
     """Draw an index from ``logits`` [..., n]; a category of probability 0 is never drawn."""
     weights = jnp.exp(logits - jnp.max(logits, axis=-1, keepdims=True))
     cumulative = jnp.cumsum(weights, axis=-1)
-    threshold = jax.random.uniform(key, (*logits.shape[:-1], 1)) * cumulative[..., -1:]
+    threshold = noise.uniform(key, (*logits.shape[:-1], 1)) * cumulative[..., -1:]
     return jnp.sum(cumulative <= threshold, axis=-1, dtype=jnp.int32)
 
 
@@ -130,7 +131,7 @@ class Bernoulli:
 
     def sample(self, key: jax.Array) -> jax.Array:
         """Draw bits."""
-        uniform = jax.random.uniform(key, self.logits.shape)
+        uniform = noise.uniform(key, self.logits.shape)
         return _shaped((uniform < jax.nn.sigmoid(self.logits)).astype(jnp.int8), self.shape)
 
     def mode(self) -> jax.Array:
@@ -178,7 +179,7 @@ class DiagonalNormal:
         return jnp.sum(jnp.broadcast_to(self.log_std, self.mean.shape) + 0.5 + _HALF_LOG_TWO_PI, axis=-1)
 
     def _draw(self, key: jax.Array) -> jax.Array:
-        return self.mean + jnp.exp(self.log_std) * jax.random.normal(key, self.mean.shape, self.mean.dtype)
+        return self.mean + jnp.exp(self.log_std) * noise.normal(key, self.mean.shape)
 
     def _log_density(self, flat: jax.Array) -> jax.Array:
         standard = (flat - self.mean) * jnp.exp(-self.log_std)
@@ -232,8 +233,7 @@ class Product:
 
     def sample(self, key: jax.Array) -> Tree:
         """Draw one action tree."""
-        keys = jax.random.split(key, len(self.parts))
-        return self.structure.unflatten([part.sample(key) for part, key in zip(self.parts, keys, strict=True)])
+        return self.structure.unflatten([part.sample(noise.fold_in(key, i)) for i, part in enumerate(self.parts)])
 
     def mode(self) -> Tree:
         """Return the tree of modes."""
