@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 
 from weft.envs import AtariSettings, EnvironmentSettings, make
+from weft.errors import WeftError
 
 LIMIT = 15
 PHYSICS = CartPoleEnv()
@@ -155,6 +157,14 @@ def test_render_shows_the_first_environment(name, monkeypatch):
     picture = environment.render()
     environment.close()
     assert picture.ndim == 3 and picture.shape[-1] == 3 and picture.dtype == np.uint8 and picture.std() > 0
+
+
+def test_pictures_that_need_a_package_say_which_extra_brings_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pygame", None)
+    environment = make("CartPole-v1", 1, render=True)
+    environment.reset(0)
+    with pytest.raises(WeftError, match=r"weft\[video\]"):
+        environment.render()
 
 
 def test_without_render_there_is_no_picture():

@@ -150,6 +150,14 @@ def test_a_vector_environment_must_say_how_it_resets():
         make(vector)
 
 
+@pytest.mark.parametrize("broken", [{"frame_stack": 0}, {"clip_reward": -1.0}, {"time_limit": 0}])
+def test_settings_out_of_range(broken):
+    with pytest.raises(WeftError, match="must be more than 0"):
+        EnvironmentSettings(**broken)
+    with pytest.raises(WeftError, match="at least one"):
+        make("CartPole-v1", 0)
+
+
 def test_known_lists_every_library():
     groups = known()
     assert "Catch" in groups["device"] and "Pong-v5" in groups["envpool"]

@@ -82,6 +82,27 @@ def test_wrappers_of_the_user_are_saved_too():
     assert_equal(play(other, actions), expected)
 
 
+def test_what_an_environment_came_to_hold_later_is_forgotten():
+    class Remembers(Scripted):
+        def reset(self, *, seed=None, options=None):
+            if self._episode >= 0:
+                self.second_episode = True
+            return super().reset(seed=seed, options=options)
+
+        def step(self, action):
+            observation, _, *ends = super().step(action)
+            return observation, float(hasattr(self, "second_episode")), *ends
+
+    environment = make(partial(Remembers, (Episode(1, True, False),)), 1)
+    environment.reset(0)
+    saved = environment.save()
+    actions = [np.zeros(1, int)] * 4
+    expected = play(environment, actions)
+    assert expected[2][1] == 1
+    environment.restore(saved)
+    assert_equal(play(environment, actions), expected)
+
+
 @pytest.mark.parametrize("held", [Simulator(), open, (item for item in "generator"), gymnasium.make("CartPole-v1")])
 def test_what_cannot_be_saved_exactly_is_not_saved(held):
     savable = held is open or isinstance(held, gymnasium.Env)

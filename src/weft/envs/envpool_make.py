@@ -25,7 +25,7 @@ def ids() -> list[str]:
 def from_id(
     id: str, number: int, settings: EnvironmentSettings, render: bool, asynchronous: bool
 ) -> tuple[EnvPoolHost | AsynchronousEnvPoolHost, int]:
-    """Make ``number`` environments; returns them and how many of their observations are still to be stacked."""
+    """Make ``number`` environments; returns them and how many of their observations to stack."""
     if id not in ids():
         raise errors.unknown("EnvPool environment", id, ids())
     arguments: dict[str, Any] = {"num_envs": number}
@@ -35,7 +35,7 @@ def from_id(
     try:
         if "noop_max" in envpool.make_spec(id).config._fields:
             arguments.update(_atari(settings))
-            stack = 1
+            stack = settings.frame_stack or 4
         arguments.update(settings.arguments)
         if asynchronous:
             arguments.setdefault("batch_size", max(1, number // 2))
@@ -57,7 +57,7 @@ def _spaces(owner: Any, prefix: str = "") -> Spaces:
 def _atari(settings: EnvironmentSettings) -> dict[str, Any]:
     atari = settings.atari
     return {
-        "stack_num": settings.frame_stack or 4,
+        "stack_num": 1,
         "frame_skip": atari.frame_skip,
         "img_height": atari.size,
         "img_width": atari.size,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from gymnasium.error import DependencyNotInstalled
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from weft.envs import layout, saving
@@ -81,9 +82,12 @@ class GymnasiumHost:
         """Return a picture of the first environment, or None where the environments were not made to be looked at."""
         if self._vector.render_mode != "rgb_array":
             return None
-        if isinstance(self._vector.unwrapped, SyncVectorEnv):
-            return np.asarray(self._vector.unwrapped.envs[0].render())
-        pictures = self._vector.render()
+        try:
+            if isinstance(self._vector.unwrapped, SyncVectorEnv):
+                return np.asarray(self._vector.unwrapped.envs[0].render())
+            pictures = self._vector.render()
+        except DependencyNotInstalled:
+            raise WeftError(f'Pictures of {self.name} need more packages: pip install "weft[video]"') from None
         return None if pictures is None else np.asarray(pictures[0])
 
     def save(self) -> Tree | None:

@@ -18,7 +18,7 @@ from weft.envs.settings import EnvironmentSettings
 from weft.errors import WeftError
 
 Made = tuple[GymnasiumHost, int]
-"""An environment and how many of its observations are still to be stacked."""
+"""An environment and how many of its observations to stack."""
 
 _EXTRAS = {"gymnasium.envs.box2d": "box2d", "gymnasium.envs.mujoco": "mujoco", "ale_py": "atari"}
 """The extra that brings what the environments of a package need."""
@@ -87,7 +87,9 @@ def _registered(spec: EnvSpec, number: int, settings: EnvironmentSettings, rende
 
 
 def _atari(spec: EnvSpec, number: int, settings: EnvironmentSettings, render: bool) -> Made:
-    """Make Atari games: grey pictures [size, size, stack]; the emulator's own vector environment where it fits."""
+    """Make Atari games, seen as grey pictures [size, size, 1]; by the emulator's own vector environment if it can."""
+    ale_py = importlib.import_module("ale_py")
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner
     atari, stack = settings.atari, settings.frame_stack or 4
     arguments: dict[str, Any] = dict(settings.arguments)
     if settings.time_limit is not None:
@@ -97,14 +99,14 @@ def _atari(spec: EnvSpec, number: int, settings: EnvironmentSettings, render: bo
             "frameskip": atari.frame_skip,
             "img_height": atari.size,
             "img_width": atari.size,
-            "stack_num": stack,
+            "stack_num": 1,  # it would begin episodes with black pictures
             "noop_max": atari.noop_max,
             "episodic_life": atari.life_loss,
             "reward_clipping": False,
             "use_fire_reset": False,
         }
         vector = gymnasium.make_vec(spec, number, "vector_entry_point", **{**own, **arguments})
-        return GymnasiumHost(vector, spec.id), 1
+        return GymnasiumHost(vector, spec.id), stack
     if atari.life_loss:
         raise WeftError(f"{spec.id} can end episodes at the loss of a life only with vectorization auto.")
     if render:
@@ -126,11 +128,10 @@ def _preprocessed_atari(spec: EnvSpec, arguments: dict[str, Any], **preprocessin
 
 
 def _batch(singles: list[Callable[[], gymnasium.Env]], vectorization: str) -> VectorEnv:
-    """Return a vector environment; observations are not copied, as a ``Timestep`` lasts until the next step only."""
     if vectorization == "async":
         # Forked processes may hang, because JAX runs threads.
-        return AsyncVectorEnv(singles, copy=False, context="spawn", autoreset_mode=AutoresetMode.NEXT_STEP)
-    return SyncVectorEnv(singles, copy=False, autoreset_mode=AutoresetMode.NEXT_STEP)
+        return AsyncVectorEnv(singles, context="spawn", autoreset_mode=AutoresetMode.NEXT_STEP)
+    return SyncVectorEnv(singles, autoreset_mode=AutoresetMode.NEXT_STEP)
 
 
 def _single(factory: Callable[..., gymnasium.Env], arguments: dict[str, Any], time_limit: int | None) -> gymnasium.Env:

@@ -29,7 +29,8 @@ def make(
 
     Args:
         id_or_factory: ``CartPole-v1`` or ``gymnasium:CartPole-v1`` (Gymnasium), ``ALE/Pong-v5`` (Atari), ``Catch`` or
-            ``device:CartPole-v1`` (weft's own, in JAX), ``envpool:Pong-v5``, ``envpool-async:Pong-v5``,
+            ``device:CartPole-v1`` (weft's own, in JAX), ``envpool:Pong-v5``, ``envpool-async:Pong-v5`` (its
+            argument ``batch_size`` is how many come back at once, half of them by default),
             ``package.module:make_env`` (a factory in your own code); or the factory itself, which may be a class;
             or a ``gymnasium.vector.VectorEnv``, which brings its own number.
         number: environments in the batch.
@@ -41,6 +42,8 @@ def make(
     from weft.envs.transformed import Transformed, TransformedAsynchronous
     from weft.envs.transforms import CheckFinite, ClipReward, FrameStack, Transform
 
+    if number < 1:
+        raise WeftError(f"There must be at least one environment, not {number}.")
     settings = settings or EnvironmentSettings()
     environment, stack = _untransformed(id_or_factory, number, settings, render)
     name = id_or_factory if isinstance(id_or_factory, str) else environment.name
@@ -72,7 +75,7 @@ def _untransformed(
     settings: EnvironmentSettings,
     render: bool,
 ) -> tuple[Environment | AsynchronousEnvironment, int]:
-    """Return the environments and how many of their observations are still to be stacked."""
+    """Return the environments and how many of their observations to stack."""
     from weft.envs import gymnasium_make
 
     if isinstance(id_or_factory, str):

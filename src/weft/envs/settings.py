@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from weft.errors import WeftError
+
 Argument = bool | int | float | str
 
 
@@ -38,6 +40,12 @@ class EnvironmentSettings:
     arguments: dict[str, Argument] = field(default_factory=dict)
     """Keyword arguments for the environment, for example ``continuous True`` for LunarLander-v3."""
     atari: AtariSettings = field(default_factory=AtariSettings)
+
+    def __post_init__(self) -> None:
+        for name in ("frame_stack", "clip_reward", "time_limit"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise WeftError(f"{name} must be more than 0, not {value}.")
 
     def evaluation(self) -> EnvironmentSettings:
         """Return the same environments as they count when scores are reported: true rewards, whole episodes."""
