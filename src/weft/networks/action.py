@@ -182,13 +182,6 @@ class JointActions:
             [part.reshape(index.shape + leaf.shape).astype(array_dtype(leaf)) for leaf, part in pairs]
         )
 
-    def index(self, action: Tree) -> jax.Array:
-        """Return the joint action [...] of an action tree [..., ...]: the inverse of ``action``."""
-        pairs = zip(self._leaves, self._structure.flatten_up_to(action), strict=True)
-        parts = [part.reshape(*part.shape[: part.ndim - len(leaf.shape)], -1) for leaf, part in pairs]
-        digits = jnp.concatenate([part.astype(jnp.int32) for part in parts], axis=-1)
-        return jnp.sum((digits - self._starts) * self._strides, axis=-1)
-
 
 def _digits(space: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return how many values each number of a discrete leaf space takes, and the first of them."""

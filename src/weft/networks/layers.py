@@ -59,16 +59,3 @@ def _nearest_orthogonal(matrix: jax.Array) -> jax.Array:
 def linear(inputs: int, outputs: int, *, rngs: nnx.Rngs, orthogonal: bool, gain: float = HIDDEN_GAIN) -> nnx.Linear:
     """Return a fully connected layer, [..., inputs] -> [..., outputs]; its bias begins at 0."""
     return nnx.Linear(inputs, outputs, kernel_init=kernel_initialiser(orthogonal, gain), rngs=rngs)
-
-
-def convolution(inputs: int, outputs: int, *, kernel: int, stride: int, rngs: nnx.Rngs, orthogonal: bool) -> nnx.Conv:
-    """Return a square convolution without padding, [N, height, width, inputs] -> [N, ..., outputs]."""
-    return nnx.Conv(
-        inputs,
-        outputs,
-        (kernel, kernel),
-        (stride, stride),
-        padding="VALID",
-        kernel_init=kernel_initialiser(orthogonal, HIDDEN_GAIN),
-        rngs=rngs,
-    )

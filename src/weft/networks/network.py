@@ -16,12 +16,16 @@ from weft.networks.observation import ObservationAdapter
 from weft.networks.policy import Head
 from weft.networks.spaces import examples
 from weft.networks.torsos import GRU, LSTM, MLP, Activation, Recurrent
-from weft.types import Tree
+from weft.settings import positive
+from weft.types import Array, Tree
 
 Torso: TypeAlias = Callable[..., nnx.Module] | tuple[Callable[..., Tree], Callable[..., jax.Array]]
 """The user's own way from observations to features: either ``(observation_space, rngs=...) -> nnx.Module`` whose call
 maps a batch of observations to features [B, F], or a pair ``(init(key, observation) -> params, apply(params,
 observation) -> features [B, F])``, as a Flax Linen module's ``(module.init, module.apply)`` is."""
+
+Outputs: TypeAlias = dict[str, jax.Array]
+"""What each head gives, by the head's name."""
 
 _RECURRENT: dict[str, type[Recurrent]] = {"gru": GRU, "lstm": LSTM}
 
@@ -36,7 +40,7 @@ class NetworkSettings:
     """Activation of the fully connected layers; convolutions use ReLU."""
     recurrent: Literal["none", "gru", "lstm"] = "none"
     """Memory after the fully connected layers, reset where an episode begins."""
-    memory_size: int = 64
+    memory_size: int = positive(64)
     """Size of that memory."""
     orthogonal: bool = True
     """Orthogonal initialisation with gains sqrt(2) hidden, 0.01 policy, 1 value; otherwise LeCun's normal."""
@@ -50,9 +54,9 @@ class Network:
     """key -> params, nested dicts of arrays; compiled as one function"""
     memory: Callable[[int], Tree]
     """B -> the memory that episodes begin with, [B, ...]; () when there is none"""
-    apply: Callable[[Tree, Tree, Tree, jax.Array], tuple[dict[str, jax.Array], Tree]]
+    apply: Callable[[Tree, Tree, Tree, Array], tuple[Outputs, Tree]]
     """(params, observation [B, ...], memory [B, ...], first [B]) -> (outputs [B, ...], memory)"""
-    unroll: Callable[[Tree, Tree, Tree, jax.Array], tuple[dict[str, jax.Array], Tree]]
+    unroll: Callable[[Tree, Tree, Tree, Array], tuple[Outputs, Tree]]
     """(params, observation [T, B, ...], memory [B, ...], first [T, B]) -> (outputs [T, B, ...], memory)"""
 
 
@@ -68,6 +72,8 @@ def build(
 
     With ``shared`` all heads see the same features; otherwise each has a torso (and a memory) of its own.
     """
+    if any(size < 1 for size in settings.hidden):
+        raise WeftError(f"network.hidden is {settings.hidden}, but every layer needs at least one unit.")
 
     def make(key: jax.Array) -> _Model:
         return _Model(observation_space, heads, settings, torso, shared, rngs=nnx.Rngs(key))
@@ -83,10 +89,10 @@ def build(
         zeros = _RECURRENT[settings.recurrent].memory(number, settings.memory_size)
         return (zeros,) if shared else (zeros,) * len(heads)
 
-    def apply(params: Tree, observation: Tree, memory: Tree, first: jax.Array) -> tuple[dict[str, jax.Array], Tree]:
+    def apply(params: Tree, observation: Tree, memory: Tree, first: Array) -> tuple[Outputs, Tree]:
         return nnx.merge(graph, params).apply(observation, memory, first)
 
-    def unroll(params: Tree, observation: Tree, memory: Tree, first: jax.Array) -> tuple[dict[str, jax.Array], Tree]:
+    def unroll(params: Tree, observation: Tree, memory: Tree, first: Array) -> tuple[Outputs, Tree]:
         return nnx.merge(graph, params).unroll(observation, memory, first)
 
     return Network(jax.jit(init), memory, apply, unroll)
@@ -108,13 +114,13 @@ class _Model(nnx.Module):
         groups = [heads] if shared else [{name: head} for name, head in heads.items()]
         self.branches = nnx.List([_Branch(space, group, settings, torso, rngs=rngs) for group in groups])
 
-    def apply(self, observation: Tree, memory: Tree, first: jax.Array) -> tuple[dict[str, jax.Array], Tree]:
+    def apply(self, observation: Tree, memory: Tree, first: Array) -> tuple[Outputs, Tree]:
         sequence = jax.tree.map(lambda leaf: leaf[None], (observation, first))
         outputs, memory = self.unroll(sequence[0], memory, sequence[1])
         return jax.tree.map(lambda leaf: leaf[0], outputs), memory
 
-    def unroll(self, observation: Tree, memory: Tree, first: jax.Array) -> tuple[dict[str, jax.Array], Tree]:
-        outputs: dict[str, jax.Array] = {}
+    def unroll(self, observation: Tree, memory: Tree, first: Array) -> tuple[Outputs, Tree]:
+        outputs: Outputs = {}
         memories = []
         for branch, before in zip(self.branches, memory or [()] * len(self.branches), strict=True):
             part, after = branch(observation, before, first)
@@ -149,7 +155,7 @@ class _Branch(nnx.Module):
             features = settings.memory_size
         self.heads = nnx.Dict({name: head(features, rngs, orthogonal) for name, head in heads.items()})
 
-    def __call__(self, observation: Tree, memory: Tree, first: jax.Array) -> tuple[dict[str, jax.Array], Tree]:
+    def __call__(self, observation: Tree, memory: Tree, first: Array) -> tuple[Outputs, Tree]:
         """(observation [T, B, ...], memory [B, ...], first [T, B]) -> (outputs [T, B, ...], memory)."""
         flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), observation)
         features = self.torso(flat)

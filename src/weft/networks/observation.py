@@ -81,6 +81,7 @@ class Image(nnx.Module):
     def __init__(self, space: spaces.Box, layout: tuple[int, ...], *, rngs: nnx.Rngs, orthogonal: bool) -> None:
         self.layout = layout
         self.scale = _scale(space)
+        self.pixels = self.scale == 1 / 255  # the convolution scales these itself, and is faster for it
         self.size = _image_size(space.shape, layout)
         self.torso = image_torso(self.size, rngs=rngs, orthogonal=orthogonal)
         self.features = self.torso.features
@@ -88,7 +89,7 @@ class Image(nnx.Module):
     def __call__(self, x: jax.Array) -> jax.Array:
         """[B, *shape] -> [B, features]."""
         x = x.transpose(0, *(axis + 1 for axis in self.layout)).reshape(x.shape[0], *self.size)
-        return self.torso(x.astype(jnp.float32) * self.scale)
+        return self.torso(x if self.pixels else x.astype(jnp.float32) * self.scale)
 
 
 def image_layout(space: spaces.Box) -> tuple[int, ...] | None:

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from gymnasium import spaces
 
+from weft.errors import WeftError
 from weft.types import Tree
 
 
@@ -34,4 +35,10 @@ def array_dtype(space: gymnasium.Space) -> np.dtype:
 
 def examples(space: gymnasium.Space, *leading: int) -> Tree:
     """Return the abstract arrays [*leading, ...] of elements of ``space``."""
-    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((*leading, *leaf.shape), array_dtype(leaf)), tree_of(space))
+
+    def example(leaf: gymnasium.Space) -> jax.ShapeDtypeStruct:
+        if leaf.shape is None:
+            raise WeftError(f"{leaf} does not hold arrays of a fixed shape, so no network can take it.")
+        return jax.ShapeDtypeStruct((*leading, *leaf.shape), array_dtype(leaf))
+
+    return jax.tree.map(example, tree_of(space))

@@ -10,8 +10,9 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from weft.networks.layers import convolution, linear
-from weft.types import Tree
+from weft.networks.convolution import Convolution
+from weft.networks.layers import HIDDEN_GAIN, kernel_initialiser, linear
+from weft.types import Array, Tree
 
 Activation: TypeAlias = Literal["tanh", "relu", "elu", "silu"]
 
@@ -51,10 +52,11 @@ class ConvolutionalTorso(nnx.Module):
     ) -> None:
         """``layers`` are (channels, kernel, stride) of the convolutions."""
         height, width, channels = image
-        self.convolutions: nnx.List[nnx.Conv] = nnx.List([])
+        self.convolutions: nnx.List[Convolution] = nnx.List([])
+        initialiser = kernel_initialiser(orthogonal, HIDDEN_GAIN)
         for outputs, kernel, stride in layers:
             self.convolutions.append(
-                convolution(channels, outputs, kernel=kernel, stride=stride, rngs=rngs, orthogonal=orthogonal)
+                Convolution(channels, outputs, (kernel, kernel), (stride, stride), rngs=rngs, kernel_init=initialiser)
             )
             height, width = (height - kernel) // stride + 1, (width - kernel) // stride + 1
             channels = outputs
@@ -62,7 +64,7 @@ class ConvolutionalTorso(nnx.Module):
         self.linear = linear(height * width * channels, features, rngs=rngs, orthogonal=orthogonal)
 
     def __call__(self, image: jax.Array) -> jax.Array:
-        """[N, height, width, channels] -> [N, features]."""
+        """[N, height, width, channels], floats or pixels in bytes -> [N, features]."""
         for layer in self.convolutions:
             image = jax.nn.relu(layer(image))
         return jax.nn.relu(self.linear(image.reshape(image.shape[0], -1)))
@@ -104,10 +106,10 @@ class Recurrent(nnx.Module):
         """(gates' share of the inputs [B, gates * size], memory) -> (output [B, size], memory)."""
         raise NotImplementedError
 
-    def __call__(self, x: jax.Array, memory: Tree, first: jax.Array) -> tuple[jax.Array, Tree]:
+    def __call__(self, x: jax.Array, memory: Tree, first: Array) -> tuple[jax.Array, Tree]:
         """(x [T, B, inputs], memory [B, ...], first [T, B]) -> (output [T, B, size], memory after the last step)."""
 
-        def advance(memory: Tree, inputs: tuple[jax.Array, jax.Array]) -> tuple[Tree, jax.Array]:
+        def advance(memory: Tree, inputs: tuple[jax.Array, Array]) -> tuple[Tree, jax.Array]:
             projected, first_t = inputs
             kept = jax.tree.map(lambda leaf: jnp.where(first_t[:, None], 0.0, leaf), memory)
             output, memory = self.step(projected, kept)
