@@ -59,8 +59,12 @@ class AutoReset:
         def renew(ongoing: tuple[Tree, Tree]) -> tuple[Tree, Tree]:
             return _where(first, self._begin(carry.key, episode), ongoing)
 
-        # Resets draw random numbers, which costs more than most steps; often no environment of the batch needs one.
-        state, observation = jax.lax.cond(first.any(), renew, lambda ongoing: ongoing, (state, observation))
+        def renew_if_any(ongoing: tuple[Tree, Tree]) -> tuple[Tree, Tree]:
+            return jax.lax.cond(first.any(), renew, lambda ongoing: ongoing, ongoing)
+
+        # A reset draws random numbers, which on a CPU costs more than most steps: nothing is drawn while no
+        # environment needs it. On an accelerator the draws are almost free and a branch would wait for the host.
+        state, observation = jax.lax.platform_dependent((state, observation), cpu=renew_if_any, default=renew)
         timestep = Timestep(
             observation=observation,
             reward=jnp.where(first, 0.0, reward).astype(jnp.float32),
