@@ -7,6 +7,7 @@ elementwise kernel, which also compiles faster.
 
 from __future__ import annotations
 
+import functools
 import math
 
 import jax
@@ -17,12 +18,14 @@ _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = np.uint32(0x1BD11BDA)
 
 
+@functools.partial(jax.jit, inline=True)
 def fold_in(key: jax.Array, data: jax.Array | int) -> jax.Array:
     """Return ``jax.random.fold_in(key, data)`` for a ``data`` of 32 bits."""
     words = _threefry(*_words(key), jnp.uint32(0), jnp.asarray(data).astype(jnp.uint32))
     return jax.random.wrap_key_data(jnp.stack(words), impl="threefry2x32")
 
 
+@functools.partial(jax.jit, static_argnames="shape", inline=True)
 def uniform(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     """Return ``jax.random.uniform(key, shape)``: float32 in [0, 1)."""
     index = jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape)
@@ -31,6 +34,7 @@ def uniform(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     return jax.lax.bitcast_convert_type(mantissa, jnp.float32) - 1.0
 
 
+@functools.partial(jax.jit, static_argnames="shape", inline=True)
 def normal(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     """Return ``jax.random.normal(key, shape)``: float32, by inverting the error function."""
     lowest = np.nextafter(np.float32(-1.0), np.float32(0.0))
