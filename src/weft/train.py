@@ -184,7 +184,7 @@ class Run:
 
         if episodes < 1:
             raise WeftError(f"An evaluation of {episodes} episodes says nothing: play at least 1.")
-        environment = self._environment(min(episodes, 16), self.config.train.env.evaluation())
+        environment = self._environments(min(episodes, 16), self.config.train.env.evaluation())
         try:
             seed = self.config.train.seed + 10_000 if seed is None else seed
             return evaluate(self._policy(best), environment, episodes, seed, deterministic)
@@ -214,7 +214,8 @@ class Run:
         try:
             policy = self._policy(best)
             target = Path(path) if path is not None else self.folder / "video.mp4"
-            return record(environment, policy, target, episodes=episodes, seed=self.config.train.seed)
+            seed = self.config.train.seed
+            return record(environment, policy.follow, target, episodes=episodes, seed=seed)
         finally:
             environment.close()
 

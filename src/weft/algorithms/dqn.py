@@ -35,6 +35,8 @@ class Config:
 
     learning_rate: float = positive(5e-4)
     """Step size of Adam. Paper: 2.5e-4 with RMSProp (Atari)."""
+    anneal: bool = True
+    """Let the learning rate fall linearly to 0 over the run; the papers keep it constant."""
     batch: int = positive(128)
     """Transitions (or sequences, for recurrent networks) in each update. Paper: 32."""
     capacity: int = positive(100_000)
@@ -85,7 +87,7 @@ def dqn(config: Config, spaces: Spaces, torso: Torso | None = None) -> Algorithm
     clip_gradients = (
         optax.clip_by_global_norm(config.max_gradient_norm) if config.max_gradient_norm else optax.identity()
     )
-    optimiser = optax.chain(clip_gradients, optax.adam(config.learning_rate))
+    optimiser = optax.chain(clip_gradients, optax.scale_by_adam())
 
     def init(key: jax.Array) -> State:
         params = network.init(key)
@@ -148,7 +150,8 @@ def dqn(config: Config, spaces: Spaces, torso: Torso | None = None) -> Algorithm
 
     def apply(state: State, grads: Tree) -> State:
         directions, optimiser_state = optimiser.update(grads, state.optimiser)
-        params = optax.apply_updates(state.params, directions)
+        rate = config.learning_rate * (1 - state.progress if config.anneal else 1.0)
+        params = jax.tree.map(lambda param, direction: param - rate * direction, state.params, directions)
         updates = state.updates + 1
         renewed = updates % config.target_period == 0
         target = jax.tree.map(lambda new, old: jnp.where(renewed, new, old), params, state.target)

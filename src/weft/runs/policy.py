@@ -12,7 +12,7 @@ import numpy as np
 from weft.algorithm import Algorithm
 from weft.algorithm import Policy as Parameters
 from weft.trees import map_tree, to_numpy
-from weft.types import Array, Spaces, Tree
+from weft.types import Array, Spaces, Timestep, Tree
 
 
 class Policy:
@@ -43,6 +43,10 @@ class Policy:
         self._memory, self._first = act.memory, np.zeros(number, bool)
         action = to_numpy(act.action)
         return map_tree(lambda leaf: leaf[0], action) if single else action
+
+    def follow(self, timestep: Timestep) -> Tree:
+        """Return the deterministic actions at a timestep of a batch of environments."""
+        return self.act(timestep.observation, first=timestep.first)
 
     def value(self, observation: Tree) -> np.ndarray | float:
         """Return the estimated value of one observation, or of a batch of them [B], with the memory as it is."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from weft.errors import WeftError, require
 from weft.runs.files import disk_errors
-from weft.types import Tree
+from weft.types import Timestep, Tree
 
 if TYPE_CHECKING:
     from weft.envs.base import Environment
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def record(
     environment: Environment,
-    policy: Callable[[Tree], Tree],
+    policy: Callable[[Timestep], Tree],
     path: str | Path,
     *,
     episodes: int = 1,
@@ -33,7 +33,7 @@ def record(
 ) -> Path:
     """Write an mp4 or a gif, by the ending of ``path``, of the first of the environments under ``policy``.
 
-    ``policy`` maps observations [B, ...] to actions [B, ...]. The video ends with the given number of episodes or after
+    ``policy`` maps timesteps to actions [B, ...]. The video ends with the given number of episodes or after
     ``steps`` steps, whichever comes first. Returns ``path``.
     """
     path = Path(path)
@@ -55,13 +55,13 @@ def record(
 
 
 def _frames(
-    environment: Environment, policy: Callable[[Tree], Tree], episodes: int, steps: int, seed: int
+    environment: Environment, policy: Callable[[Timestep], Tree], episodes: int, steps: int, seed: int
 ) -> Iterator[np.ndarray]:
     """Yield a picture of every timestep of the first environment, [height, width, 3] uint8."""
     timestep, last = environment.reset(seed), False
     yield _picture(environment)
     for _ in range(steps):
-        timestep = environment.step(policy(timestep.observation))
+        timestep = environment.step(policy(timestep))
         # Environments that reset within the step show the next episode already; its picture is not of the one ended.
         reset_at_once = bool(timestep.first[0]) and not last
         last = bool(timestep.last[0])
