@@ -1,5 +1,4 @@
 import functools
-import itertools
 
 import jax
 import jax.numpy as jnp
@@ -85,8 +84,10 @@ def check(network: Network, observation: Tree) -> None:
 @pytest.mark.parametrize(
     ("seen", "recurrent"),
     [
-        *itertools.product(["vector", "nested"], ["none", "gru", "lstm"]),
-        ("discrete", "lstm"),
+        ("vector", "none"),
+        ("vector", "gru"),
+        ("nested", "lstm"),
+        ("discrete", "none"),
         ("picture", "none"),
         ("board", "gru"),
     ],

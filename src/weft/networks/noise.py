@@ -1,8 +1,8 @@
-"""Random numbers for acting: the bits of ``jax.random``, computed in one fused kernel.
+"""Random numbers for acting and for first weights: the bits of ``jax.random``, each draw one fused kernel.
 
-On the CPU, JAX compiles Threefry as a loop, and each draw becomes a dozen kernels. For the few numbers that one step
-of acting needs, starting those costs more than the whole network does. Written out, the same rounds are a single
-elementwise kernel, which also compiles faster.
+On the CPU, JAX compiles Threefry as a loop, and each draw or fold becomes a dozen kernels. One of them goes unnoticed,
+but programs that make several, as acting in a nested space does, take half as long again. Written out, the same rounds
+are a single elementwise kernel, which also compiles faster.
 """
 
 from __future__ import annotations
