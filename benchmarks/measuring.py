@@ -50,13 +50,17 @@ def save(name: str, about: str, results: Any) -> None:
     print(f"\n{os.path.relpath(path)}")
 
 
-def python_of(peer: str, packages: Sequence[str]) -> Path:
-    """Return the Python of a peer's own virtual environment, which is made if it is not there."""
-    python = PEERS / peer / "bin" / "python"
-    if not python.exists():
-        print(f"Installing {peer} into {PEERS / peer}", file=sys.stderr)
-        venv.create(PEERS / peer, with_pip=True)
-        subprocess.run([python, "-m", "pip", "install", "-q", *packages], check=True, stdout=sys.stderr)
+def python_of(peer: str, stages: Sequence[Sequence[str]], environment: Mapping[str, str] | None = None) -> Path:
+    """Return the Python of a peer's own virtual environment, made by ``pip install`` in stages if it is not there."""
+    folder = PEERS / peer
+    python, done = folder / "bin" / "python", folder / "installed"
+    if not done.exists():
+        print(f"Installing {peer} into {folder}", file=sys.stderr)
+        venv.create(folder, with_pip=True, clear=True)
+        for stage in stages:
+            command = [python, "-m", "pip", "install", "-q", *stage]
+            subprocess.run(command, check=True, stdout=sys.stderr, env=os.environ | (environment or {}))
+        done.touch()
     return python
 
 
@@ -66,11 +70,6 @@ def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     for first, *others in lines:
         print(first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)))
-
-
-def last_json_line(output: str) -> Mapping[str, Any]:
-    """Return what a benchmark script printed last."""
-    return json.loads(output.strip().splitlines()[-1])
 
 
 MACHINE = machine()

@@ -32,7 +32,7 @@ _PLACES = {
 }
 """The public names and where they are; each is imported when it is first asked for, so that weft itself is light."""
 
-__all__ = [*_PLACES, "__version__"]  # noqa: PLE0604
+__all__ = [*_PLACES, "__version__"]
 
 
 def __getattr__(name: str) -> Any:

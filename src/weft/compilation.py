@@ -1,4 +1,4 @@
-"""Where compiled programs are kept, so that the second run of anything starts quickly."""
+"""How JAX compiles and starts programs, set once before it is first used."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import os
 from pathlib import Path
 
 
-def keep_compiled() -> None:
-    """Let JAX keep what it compiles in weft's cache folder, unless the user has chosen another place."""
+def prepare_jax() -> None:
+    """Keep compiled programs on disk, and start them on the CPU without handing them to another thread.
+
+    A policy call of a small network takes 15 us when it runs in the calling thread and 30 us when it is handed over;
+    nothing in weft relies on the CPU working ahead. A cache folder that the user has chosen is left alone.
+    """
     import jax
 
-    if jax.config.jax_compilation_cache_dir is not None:
-        return
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    jax.config.update("jax_compilation_cache_dir", str(base / "weft" / "compiled"))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
+    if jax.config.read("jax_compilation_cache_dir") is None:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        jax.config.update("jax_compilation_cache_dir", str(base / "weft" / "compiled"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)

@@ -60,16 +60,15 @@ class Config:
 def resolved(tree: Mapping[str, Any], section: str, settings_class: type) -> Config:
     """Return the configuration that nested dicts describe, or say which setting is wrong."""
     values = dict(tree)
-    names = []
     for name in ("algorithm", "environment"):
         if not values.get(name):
             raise WeftError(f"The configuration names no {name}.")
-        names.append(str(values.pop(name)))
+    algorithm, environment = str(values.pop("algorithm")), str(values.pop("environment"))
     settings = values.pop(section, {})
     train = resolve(TrainSettings, values, "train")
     if not isinstance(settings, settings_class):
         settings = resolve(settings_class, settings, section)
-    return Config(*names, train, section, check(settings, section))
+    return Config(algorithm, environment, train, section, check(settings, section))
 
 
 def name_of(thing: str | Callable[..., Any]) -> str:

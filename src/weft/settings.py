@@ -39,7 +39,7 @@ def resolve(kind: type[SettingsT], values: Mapping[str, Any], where: str) -> Set
         if name not in known:
             raise unknown(f"setting of {where}", name, known)
         if dataclasses.is_dataclass(hints[name]) and isinstance(value, Mapping):
-            value = resolve(hints[name], value, f"{where}.{name}")  # type: ignore[arg-type]
+            value = resolve(hints[name], value, f"{where}.{name}")
         resolved[name] = value
     settings = kind(**resolved)
     return _checked(settings, where)
@@ -124,9 +124,9 @@ def meanings(kind: type) -> dict[str, str]:
 
 
 def as_tree(settings: Any) -> dict[str, Any]:
-    """Return settings as nested dicts that TOML can hold; what is None is left out."""
+    """Return settings as nested dicts."""
     return {
         field.name: as_tree(value) if dataclasses.is_dataclass(value) else value
         for field in dataclasses.fields(settings)
-        if (value := getattr(settings, field.name)) is not None
+        for value in [getattr(settings, field.name)]
     }

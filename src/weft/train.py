@@ -13,7 +13,7 @@ import numpy as np
 
 from weft import algorithms, names, topologies
 from weft import runtime as runtimes
-from weft.compilation import keep_compiled
+from weft.compilation import prepare_jax
 from weft.config import Config, name_of, resolved
 from weft.envs.settings import EnvironmentSettings
 from weft.errors import TrainingDiverged, WeftError
@@ -249,7 +249,7 @@ class Run:
             earlier = checkpoints.restore({"run": None}) if resumed else None
             steps = earlier.steps if earlier else 0
             metric_files.truncate(folder.path, steps)
-            sinks = [
+            sinks: list[metric_files.Sink] = [
                 metric_files.Metrics(folder.path),
                 open_sinks(train.loggers, folder.path, self.config.as_tree(), steps, warn),
             ]
@@ -313,13 +313,18 @@ class Run:
     ) -> Environment:
         """Make environments of this run; without arguments those to train in."""
         from weft.envs import make
+        from weft.envs.base import Environment
 
+        prepare_jax()
         train = self.config.train
         source = self._sources.environment
-        return make(source, number or train.envs, settings=settings or train.env, render=render)
+        environment = make(source, number or train.envs, settings=settings or train.env, render=render)
+        if isinstance(environment, Environment):
+            return environment
+        environment.close()
+        raise WeftError(f"{environment.name} is asynchronous, which the topology {train.topology} cannot use yet.")
 
     def _algorithm(self, spaces: Spaces) -> Algorithm:
-        keep_compiled()
         torso = self._sources.torso
         if isinstance(torso, str):
             torso = names.find(torso, "torso")

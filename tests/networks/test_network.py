@@ -84,11 +84,11 @@ def check(network: Network, observation: Tree) -> None:
 @pytest.mark.parametrize(
     ("seen", "recurrent"),
     [
-        ("vector", "none"),
+        ("vector", None),
         ("vector", "gru"),
         ("nested", "lstm"),
-        ("discrete", "none"),
-        ("picture", "none"),
+        ("discrete", None),
+        ("picture", None),
         ("board", "gru"),
     ],
 )

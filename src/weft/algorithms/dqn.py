@@ -33,7 +33,7 @@ from weft.types import Array, Spaces, Trajectory, Tree
 class Config:
     """Deep Q-networks (Mnih et al. 2015, Nature 518)."""
 
-    learning_rate: float = positive(5e-4)
+    learning_rate: float = positive(1e-3)
     """Step size of Adam. Paper: 2.5e-4 with RMSProp (Atari)."""
     anneal: bool = True
     """Let the learning rate fall linearly to 0 over the run; the papers keep it constant."""
@@ -43,12 +43,12 @@ class Config:
     """Steps kept in the replay. Paper: 1,000,000."""
     warmup: int = positive(1_000)
     """Steps taken before the first update. Paper: 50,000."""
-    steps_per_update: float = positive(1.0)
+    steps_per_update: float = positive(2.0)
     """Agent steps for one update. Paper: 4."""
     discount: float = within(0.99, 0, 1)
     """Weight of a reward that comes one step later."""
-    n_step: int = positive(1)
-    """Rewards that are summed before the value is trusted. Rainbow: 3."""
+    n_step: int = positive(3)
+    """Rewards that are summed before the value is trusted. Paper: 1; Rainbow: 3."""
     double: bool = True
     """Choose the best next action by the learning network and value it by the target network."""
     dueling: bool = False
@@ -59,15 +59,15 @@ class Config:
     """Errors beyond this size have a constant gradient."""
     epsilon_start: float = within(1.0, 0, 1)
     """Share of random actions at the beginning."""
-    epsilon_end: float = within(0.05, 0, 1)
+    epsilon_end: float = within(0.04, 0, 1)
     """Share of random actions from ``epsilon_fraction`` of the run on. Paper: 0.1."""
-    epsilon_fraction: float = within(0.1, 0, 1)
+    epsilon_fraction: float = within(0.16, 0, 1)
     """Share of the run's steps over which epsilon falls linearly."""
     max_gradient_norm: float | None = positive(10.0)
     """Scale gradients down to this global norm."""
     sequence: int = positive(20)
     """Length of the sequences that recurrent networks learn from."""
-    network: NetworkSettings = field(default_factory=lambda: NetworkSettings(activation="relu", orthogonal=False))
+    network: NetworkSettings = field(default_factory=NetworkSettings)
     """The network."""
 
 
@@ -83,7 +83,7 @@ def dqn(config: Config, spaces: Spaces, torso: Torso | None = None) -> Algorithm
     actions = JointActions(spaces.action, "dqn", ["ppo"])
     head = dueling(actions.number) if config.dueling else action_values(actions.number)
     network = build(spaces.observation, {"values": head}, config.network, torso)
-    recurrent = config.network.recurrent != "none"
+    recurrent = config.network.recurrent is not None
     clip_gradients = (
         optax.clip_by_global_norm(config.max_gradient_norm) if config.max_gradient_norm else optax.identity()
     )

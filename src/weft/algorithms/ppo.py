@@ -93,7 +93,7 @@ def ppo(config: Config, spaces: Spaces, torso: Torso | None = None) -> Algorithm
     actions = action_adapter(spaces.action)
     heads = {"policy": stochastic(actions), "value": value()}
     network = build(spaces.observation, heads, config.network, torso, shared=config.shared)
-    recurrent = config.network.recurrent != "none"
+    recurrent = config.network.recurrent is not None
     normaliser = Normaliser(
         config.normalise_observations, config.clip_observations, config.scale_rewards, config.clip_rewards
     )

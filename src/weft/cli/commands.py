@@ -6,9 +6,8 @@ import ast
 import dataclasses
 import importlib.util
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import tyro
 from tyro.conf import Positional
@@ -55,9 +54,7 @@ def resume(arguments: list[str]) -> None:
 def record(arguments: list[str]) -> None:
     """``weft record RUN``."""
 
-    def command(
-        run: Positional[Path], output: Path | None = None, episodes: int = 1, best: bool = False
-    ) -> None:
+    def command(run: Positional[Path], output: Path | None = None, episodes: int = 1, best: bool = False) -> None:
         """Film whole episodes of a trained policy.
 
         Args:
@@ -146,7 +143,7 @@ def _print_modules(kind: str) -> None:
     from weft.runtime import RUNTIMES
     from weft.topologies import TOPOLOGIES
 
-    names = {"algorithms": ALGORITHMS, "topologies": TOPOLOGIES, "runtimes": RUNTIMES}[kind]
+    names: dict[str, str] = {"algorithms": ALGORITHMS, "topologies": TOPOLOGIES, "runtimes": RUNTIMES}[kind]
     for name in sorted(names):
         print(f"{name:<9} {_first_line(names[name].partition(':')[0])}")
 
@@ -180,7 +177,9 @@ def _print_settings(name: str, kind: type, title: bool = True) -> None:
         if dataclasses.is_dataclass(default):
             nested.append((f"{name}.{field.name}", type(default), default))
             continue
-        table.add_row(f"--{name}.{field.name}".replace("_", "-"), _value(default), _range(field), texts.get(field.name, ""))
+        table.add_row(
+            f"--{name}.{field.name}".replace("_", "-"), _value(default), _range(field), texts.get(field.name, "")
+        )
     console.print(table)
     for section, inner, _ in nested:
         console.print()

@@ -54,12 +54,16 @@ def _parse(arguments: list[str], tree: dict[str, Any]) -> tuple[str, Any]:
     if names["algorithm"]:
         factory = algorithms.find(names["algorithm"])
         section = factory.__name__
-        settings = resolve(algorithms.settings_class(factory), tree.pop(section, {}), section)
+        settings: Any = resolve(algorithms.settings_class(factory), tree.pop(section, {}), section)
         fields.append((section, type(settings), dataclasses.field(default=settings)))
-    kind = dataclasses.make_dataclass("Train", fields, bases=(Command,), frozen=True, namespace={"__doc__": Command.__doc__})
+    kind = dataclasses.make_dataclass(
+        "Train", fields, bases=(Command,), frozen=True, namespace={"__doc__": Command.__doc__}
+    )
     defaults = resolve(TrainSettings, tree, "train")
     given = {field.name: getattr(defaults, field.name) for field in dataclasses.fields(TrainSettings)}
-    return section, tyro.cli(kind, args=arguments, default=kind(**given), prog="weft train", description=_description(section))
+    return section, tyro.cli(
+        kind, args=arguments, default=kind(**given), prog="weft train", description=_description(section)
+    )
 
 
 def _description(section: str) -> str:

@@ -22,8 +22,7 @@ class EpisodeStatistics:
         """Count the step from ``timestep`` to ``following``."""
         self._returns += following.reward
         self._lengths += 1
-        begun = following.first
-        ended = following.last
+        begun, ended = np.asarray(following.first), np.asarray(following.last)
         if begun.any():
             self._close(begun & ~np.asarray(timestep.last))
             self._returns[begun] = 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from weft.types import Trajectory
+from weft.types import Array, Trajectory
 
 
 def continues(trajectory: Trajectory) -> jax.Array:
@@ -14,7 +14,7 @@ def continues(trajectory: Trajectory) -> jax.Array:
     return following_valid & ~trajectory.first[1:]
 
 
-def cut(trajectory: Trajectory) -> jax.Array:
+def cut(trajectory: Trajectory) -> Array:
     """[T, B] bool, where ``observation[t + 1]`` already belongs to the next episode, its true predecessor is a real
     step, and the true successor is therefore to be found in ``final``."""
     return trajectory.valid & trajectory.first[1:]

@@ -30,7 +30,7 @@ class UnrollRecorder:
         write(columns.action, row, action)
         columns.reward[row] = following.reward
         columns.discount[row] = following.discount
-        np.logical_not(timestep.last, out=columns.valid[row])
+        columns.valid[row] = ~np.asarray(timestep.last)
         for name, value in extras.items():
             write(columns.extras[name], row, value)
         if columns.final is not None:
@@ -49,7 +49,8 @@ class UnrollRecorder:
         return self._trajectory._replace(memory=memory)
 
     def _record_running_return(self, row: np.ndarray, following: Timestep) -> None:
-        np.multiply(self.running_return, self.return_discount, out=self.running_return)
+        assert self.return_discount is not None
+        self.running_return *= self.return_discount
         self.running_return += following.reward
         row[:] = self.running_return
         self.running_return[following.last | following.first] = 0.0

@@ -13,7 +13,7 @@ def masked_mean(values: Array, mask: Array) -> jax.Array:
     return jnp.where(mask, values, 0.0).sum() / jnp.maximum(mask.sum(), 1)
 
 
-def masked_standardised(values: Array, mask: Array) -> jax.Array:
+def masked_standardised(values: Array, mask: Array) -> Array:
     """Shift and scale ``values`` to mean 0 and standard deviation 1 over the entries where ``mask`` is set."""
     mean = masked_mean(values, mask)
     variance = masked_mean(jnp.square(values - mean), mask)

@@ -40,9 +40,9 @@ class Normaliser:
             return observation
         return normalise_tree(statistics.observation, observation, self.clip_observations)
 
-    def reward(self, statistics: Statistics, reward: Array) -> jax.Array:
+    def reward(self, statistics: Statistics, reward: Array) -> Array:
         """Divide rewards by the standard deviation of the return (never shifting them), then clip."""
-        scaled = reward * jax.lax.rsqrt(statistics.returns.variance + 1e-8) if self.rewards else jnp.asarray(reward)
+        scaled = reward * jax.lax.rsqrt(statistics.returns.variance + 1e-8) if self.rewards else reward
         return scaled if self.clip_rewards is None else jnp.clip(scaled, -self.clip_rewards, self.clip_rewards)
 
     def updated(self, statistics: Statistics, trajectory: Trajectory) -> Statistics:

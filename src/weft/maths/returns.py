@@ -16,7 +16,7 @@ from weft.types import Array
 
 def generalised_advantages(
     r_t: Array, discount_t: Array, continues_t: Array, v_tm1: Array, v_t: Array, lambda_: float
-) -> jax.Array:
+) -> Array:
     """Return the advantages [T] of Schulman et al. 2016, 'High-dimensional continuous control using GAE', eq. 16.
 
     All arguments are [T]; ``v_t[k]`` is the value of the true successor of step k, whether or not it is
@@ -27,7 +27,7 @@ def generalised_advantages(
     return _backward_sums(errors, decays)
 
 
-def n_step_returns(r_t: jax.Array, discount_t: jax.Array, continues_t: jax.Array, v_t: jax.Array, n: int) -> jax.Array:
+def n_step_returns(r_t: Array, discount_t: Array, continues_t: Array, v_t: Array, n: int) -> Array:
     """Return bootstrapped n-step returns [T]: up to n rewards, then the value reached (Sutton & Barto, sec. 7.1).
 
     All arguments are [T]. Near the end of the trajectory, or where an episode is cut off, fewer rewards are summed.
@@ -36,7 +36,7 @@ def n_step_returns(r_t: jax.Array, discount_t: jax.Array, continues_t: jax.Array
     >>> n_step_returns(one, one, one, zero, n=2).tolist()
     [2.0, 2.0, 1.0]
     """
-    reached_t = v_t
+    reached_t = jnp.asarray(v_t)
     for _ in range(n):
         returns = r_t + discount_t * reached_t
         following = jnp.concatenate([returns[1:], v_t[-1:]])
@@ -44,10 +44,10 @@ def n_step_returns(r_t: jax.Array, discount_t: jax.Array, continues_t: jax.Array
     return returns
 
 
-def discounted_sums(r_t: Array, discount_t: Array, initial: Array) -> jax.Array:
+def discounted_sums(r_t: Array, discount_t: Array, initial: Array) -> Array:
     """Return the running sums [T] ``s_t = r_t + discount_t * s_tm1``, forward in time."""
 
-    def step(total: jax.Array, inputs: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def step(total: Array, inputs: tuple[Array, Array]) -> tuple[Array, Array]:
         reward, discount = inputs
         total = reward + discount * total
         return total, total
@@ -55,10 +55,10 @@ def discounted_sums(r_t: Array, discount_t: Array, initial: Array) -> jax.Array:
     return jax.lax.scan(step, initial, (r_t, discount_t))[1]
 
 
-def _backward_sums(terms: Array, decays: Array) -> jax.Array:
+def _backward_sums(terms: Array, decays: Array) -> Array:
     """Return ``s[t] = terms[t] + decays[t] * s[t + 1]`` for [T] arrays, with nothing beyond the end."""
 
-    def step(total: jax.Array, inputs: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def step(total: Array, inputs: tuple[Array, Array]) -> tuple[Array, Array]:
         term, decay = inputs
         total = term + decay * total
         return total, total

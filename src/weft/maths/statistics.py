@@ -13,7 +13,7 @@ from weft.types import Array, Tree
 class Moments(NamedTuple):
     """Count, mean and variance of the values seen so far; mean and variance have the shape of one value."""
 
-    count: Array
+    count: Array  # type: ignore[assignment]  # hides tuple.count, which nobody wants of moments
     mean: Array
     variance: Array
 
@@ -58,12 +58,16 @@ def update_tree(moments: tuple[Moments | None, ...], values: Tree, weight: Array
 
 def normalise_tree(moments: tuple[Moments | None, ...], values: Tree, clip: float | None) -> Tree:
     """Bring every floating leaf to mean 0 and variance 1, then into [-clip, clip]."""
-    leaves, structure = jax.tree.flatten(values)
-    pairs = zip(moments, leaves, strict=True)
-    return structure.unflatten([leaf if known is None else normalise(known, leaf, clip) for known, leaf in pairs])
+    known = iter(moments)
+
+    def one(leaf: Array) -> Array:
+        leaf_moments = next(known)
+        return leaf if leaf_moments is None else normalise(leaf_moments, leaf, clip)
+
+    return jax.tree.map(one, values)
 
 
-def normalise(moments: Moments, value: Array, clip: float | None) -> jax.Array:
+def normalise(moments: Moments, value: Array, clip: float | None) -> Array:
     """Subtract the mean, divide by the standard deviation, clip."""
     normalised = (value - moments.mean) * jax.lax.rsqrt(moments.variance + 1e-8)
     return normalised if clip is None else jnp.clip(normalised, -clip, clip)

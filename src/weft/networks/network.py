@@ -38,7 +38,7 @@ class NetworkSettings:
     """Sizes of the fully connected layers. A lone image goes through convolutions instead."""
     activation: Activation = "tanh"
     """Activation of the fully connected layers; convolutions use ReLU."""
-    recurrent: Literal["none", "gru", "lstm"] = "none"
+    recurrent: Literal["gru", "lstm"] | None = None
     """Memory after the fully connected layers, reset where an episode begins."""
     memory_size: int = positive(64)
     """Size of that memory."""
@@ -84,7 +84,7 @@ def build(
         return nnx.to_pure_dict(nnx.split(make(key))[1])
 
     def memory(number: int) -> Tree:
-        if settings.recurrent == "none":
+        if settings.recurrent is None:
             return ()
         zeros = _RECURRENT[settings.recurrent].memory(number, settings.memory_size)
         return (zeros,) if shared else (zeros,) * len(heads)
@@ -147,11 +147,10 @@ class _Branch(nnx.Module):
         else:
             self.torso = _own_torso(torso, space, rngs)
         features = _features(self.torso, space)
-        recurrent = _RECURRENT.get(settings.recurrent)
-        if recurrent is None:
-            self.recurrent = None
-        else:
-            self.recurrent = recurrent(features, settings.memory_size, rngs=rngs, orthogonal=orthogonal)
+        self.recurrent = None
+        if settings.recurrent is not None:
+            layer = _RECURRENT[settings.recurrent]
+            self.recurrent = layer(features, settings.memory_size, rngs=rngs, orthogonal=orthogonal)
             features = settings.memory_size
         self.heads = nnx.Dict({name: head(features, rngs, orthogonal) for name, head in heads.items()})
 

@@ -29,8 +29,11 @@ LONGEST_UNSAVED = 300.0
 class Reporter(Protocol):
     """What a program shows of itself; see ``weft.topologies.job``."""
 
-    steps: int
-    learning: bool
+    @property
+    def steps(self) -> int: ...  # noqa: D102
+
+    @property
+    def learning(self) -> bool: ...  # noqa: D102
 
     def report(self) -> dict[str, float]: ...  # noqa: D102
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import gymnasium
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from weft.algorithm import Algorithm
@@ -77,9 +76,8 @@ class Policy:
     def _batched(self, observation: Tree) -> tuple[Tree, bool]:
         """Return the observation as a batch, and whether it was a single one."""
         arrays = _arrays(self.spaces.observation, observation)
-        space, leaf = _first_leaf(self.spaces.observation, arrays)
-        single = leaf.ndim == len(space.shape)
-        return (map_tree(lambda part: part[None], arrays) if single else arrays), single
+        dimensions, single = _leaf_dimensions(self.spaces.observation, arrays)
+        return (map_tree(lambda part: part[None], arrays) if dimensions == single else arrays), dimensions == single
 
 
 def _arrays(space: gymnasium.Space, observation: Tree) -> Tree:
@@ -91,8 +89,11 @@ def _arrays(space: gymnasium.Space, observation: Tree) -> Tree:
     return np.asarray(observation, space.dtype)
 
 
-def _first_leaf(space: gymnasium.Space, arrays: Tree) -> tuple[gymnasium.Space, np.ndarray]:
-    while isinstance(space, gymnasium.spaces.Dict | gymnasium.spaces.Tuple):
-        name = next(iter(space.spaces)) if isinstance(space, gymnasium.spaces.Dict) else 0
-        space, arrays = space[name], arrays[name]
-    return space, arrays
+def _leaf_dimensions(space: gymnasium.Space, arrays: Tree) -> tuple[int, int]:
+    """Return how many dimensions the first leaf has, and how many that of a single observation has."""
+    if isinstance(space, gymnasium.spaces.Dict):
+        name, part = next(iter(space.spaces.items()))
+        return _leaf_dimensions(part, arrays[name])
+    if isinstance(space, gymnasium.spaces.Tuple):
+        return _leaf_dimensions(space.spaces[0], arrays[0])
+    return arrays.ndim, len(space.shape or ())

@@ -47,16 +47,17 @@ class Actor:
         self._keys = np.zeros((0, 2), np.uint32)
         self._act = jax.jit(partial(_act, algorithm))
         self._split = jax.jit(_split)
-        self.timestep: Timestep | None = None
+        self._timestep: Timestep | None = None
 
-    def begin(self) -> None:
-        """Reset the environments, unless they were restored."""
-        if self.timestep is None:
-            self.timestep = self.environment.reset(self._environment_seed)
+    @property
+    def timestep(self) -> Timestep:
+        """What the environments show now; they begin when it is first asked for."""
+        if self._timestep is None:
+            self._timestep = self.environment.reset(self._environment_seed)
+        return self._timestep
 
     def steps(self, policy: Policy, explore: float, number: int) -> Iterator[Step]:
         """Take ``number`` steps in every environment with one policy."""
-        assert self.timestep is not None
         timestep, level = self.timestep, np.float32(explore)
         for _ in range(number):
             started = perf_counter()
@@ -66,7 +67,7 @@ class Actor:
             following = self.environment.step(action)
             self._seconds["policy"] += acted - started
             self._seconds["environment"] += perf_counter() - acted
-            memory, self.memory, self.timestep = self.memory, act.memory, following
+            memory, self.memory, self._timestep = self.memory, act.memory, following
             self.taken += 1
             self.episodes.record(timestep, following)
             yield Step(timestep, to_numpy(act.raw), to_numpy(act.extras), memory, following)
@@ -95,7 +96,7 @@ class Actor:
         self._keys = self._keys[:0]
         if continued:
             self.memory = jax.tree.map(jax.numpy.asarray, actor["memory"])
-            self.timestep = self.environment.restore(environment)
+            self._timestep = self.environment.restore(environment)
         return continued
 
     def _next_key(self) -> np.ndarray:
@@ -107,12 +108,12 @@ class Actor:
         self._keys = np.asarray(self._split(self._key, np.int32(self.taken // KEYS_AT_ONCE)))
 
 
-def _split(key: Array, block: Array) -> jax.Array:
+def _split(key: jax.Array, block: Array) -> jax.Array:
     block_key = jax.random.fold_in(jax.random.wrap_key_data(key), block)
     return jax.random.key_data(jax.random.split(block_key, KEYS_AT_ONCE))
 
 
 def _act(
-    algorithm: Algorithm, policy: Policy, observation: Tree, memory: Tree, first: Array, key: Array, explore: Array
+    algorithm: Algorithm, policy: Policy, observation: Tree, memory: Tree, first: Array, key: jax.Array, explore: Array
 ) -> Act:
     return algorithm.act(policy, observation, memory, first, jax.random.wrap_key_data(key), explore)

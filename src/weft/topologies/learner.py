@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from time import perf_counter
 from typing import NamedTuple
@@ -45,7 +46,7 @@ class Learner:
         """Update the state from one batch; returns when it is done, so that the batch may be overwritten."""
         started = perf_counter()
         if self._totals is None:
-            self._totals = self._no_totals(batch)
+            self._totals = self._first_totals(batch)
         self.state, self._totals = self._learn(self.state, self._totals, batch, self._key, np.float32(progress))
         jax.block_until_ready(self._totals.updates)
         self._seconds += perf_counter() - started
@@ -67,7 +68,7 @@ class Learner:
             raise TrainingDiverged(
                 f"Training diverged: {' and '.join(names)} became NaN or infinite at update {totals.diverged_at}."
             )
-        self._totals = Totals({name: np.float32(0) for name in totals.metrics}, np.int32(0), np.int32(-1))
+        self._totals = _no_totals(totals.metrics)
         count = max(int(totals.updates), 1)
         return {"updates": updates, **{name: float(value) / count for name, value in totals.metrics.items()}}
 
@@ -83,14 +84,18 @@ class Learner:
         """Continue from what ``save`` returned."""
         self.state = jax.device_put(saved["state"])
 
-    def _no_totals(self, batch: Tree) -> Totals:
+    def _first_totals(self, batch: Tree) -> Totals:
         key = jax.eval_shape(jax.random.wrap_key_data, self._key)
         names = jax.eval_shape(partial(update, self.algorithm), self.state, batch, key)[1].metrics
-        return Totals({name: np.float32(0) for name in names}, np.int32(0), np.int32(-1))
+        return _no_totals(names)
+
+
+def _no_totals(names: Iterable[str]) -> Totals:
+    return Totals({name: np.zeros((), np.float32) for name in names}, np.zeros((), np.int32), np.full((), -1, np.int32))
 
 
 def _learn(
-    algorithm: Algorithm, state: State, totals: Totals, batch: Tree, key: Array, progress: Array
+    algorithm: Algorithm, state: State, totals: Totals, batch: Tree, key: jax.Array, progress: Array
 ) -> tuple[State, Totals]:
     key = jax.random.fold_in(jax.random.wrap_key_data(key), state.updates)
     learned, feedback = update(algorithm, state._replace(progress=progress), batch, key)

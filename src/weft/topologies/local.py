@@ -109,7 +109,6 @@ class Agent:
     async def run(self) -> None:
         """Act and learn until all steps are taken or the run wants to stop."""
         try:
-            self._actor.begin()
             while self.steps < self._job.steps and self._job.monitor.tick(self):
                 self._cycle.advance(self._actor, self._learner, min(self.steps / self._job.steps, 1.0))
             self._job.monitor.finish(self)
