@@ -15,7 +15,7 @@ def prepare_jax() -> None:
     import jax
 
     jax.config.update("jax_cpu_enable_async_dispatch", False)
-    if jax.config.read("jax_compilation_cache_dir") is None:
+    if jax.config.values["jax_compilation_cache_dir"] is None:
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         jax.config.update("jax_compilation_cache_dir", str(base / "weft" / "compiled"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 
 COMMANDS = {
@@ -28,6 +29,9 @@ def main() -> None:
     except WeftError as error:
         print(f"weft: {error}", file=sys.stderr)
         sys.exit(2)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or closing it at exit would complain again
+        sys.exit(141)
     except KeyboardInterrupt:
         print("weft: interrupted.", file=sys.stderr)
         sys.exit(130)

@@ -153,10 +153,10 @@ def _first_line(module: str) -> str:
     assert spec is not None
     assert spec.origin is not None
     text = ast.get_docstring(ast.parse(Path(spec.origin).read_text(encoding="utf-8"))) or ""
-    return text.splitlines()[0]
+    return text.splitlines()[0].removeprefix(f"``{module.rpartition('.')[2]}``: ")
 
 
-def _print_settings(name: str, kind: type, title: bool = True) -> None:
+def _print_settings(name: str, kind: type) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -164,8 +164,7 @@ def _print_settings(name: str, kind: type, title: bool = True) -> None:
     from weft.settings import meanings
 
     console = Console(highlight=False)
-    if title:
-        console.print(Text(f"{name}: {(kind.__doc__ or '').strip()}", "bold"))
+    console.print(Text(f"{name}: {(kind.__doc__ or '').strip()}", "bold"))
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for column in ("setting", "default", "range"):
         table.add_column(column, no_wrap=True)
@@ -175,15 +174,14 @@ def _print_settings(name: str, kind: type, title: bool = True) -> None:
     for field in dataclasses.fields(kind):
         default = _default(field)
         if dataclasses.is_dataclass(default):
-            nested.append((f"{name}.{field.name}", type(default), default))
+            nested.append((f"{name}.{field.name}", type(default)))
             continue
-        table.add_row(
-            f"--{name}.{field.name}".replace("_", "-"), _value(default), _range(field), texts.get(field.name, "")
-        )
+        flag = f"--{name}.{field.name}".replace("_", "-")
+        table.add_row(flag, _value(default), _range(field), texts.get(field.name, ""))
     console.print(table)
-    for section, inner, _ in nested:
+    for section, inner in nested:
         console.print()
-        _print_settings(section, inner, title=True)
+        _print_settings(section, inner)
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:

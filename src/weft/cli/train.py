@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import tyro
 from tyro.conf import Positional
@@ -17,6 +17,8 @@ from weft.runs.folder import read_config
 from weft.settings import as_tree, resolve
 
 EXAMPLE = "weft train ALGORITHM ENVIRONMENT, for example weft train ppo CartPole-v1"
+
+NAMES = {"algorithm": "See weft list algorithms; or module:factory.", "environment": "An id; or module:factory."}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,22 +50,25 @@ def train(arguments: list[str]) -> None:
 
 def _parse(arguments: list[str], tree: dict[str, Any]) -> tuple[str, Any]:
     """Read the flags over the defaults in ``tree``; returns the name of the algorithm's section too."""
-    names = {name: str(tree.pop(name, "")) for name in ("algorithm", "environment")}
-    fields: list[Any] = [(name, Positional[str], value) for name, value in names.items()]
+    names = {name: str(tree.pop(name, "")) for name in NAMES}
+    fields: list[Any] = [(name, _named(name.upper(), text), names[name]) for name, text in NAMES.items()]
     section = ""
     if names["algorithm"]:
         factory = algorithms.find(names["algorithm"])
         section = factory.__name__
         settings: Any = resolve(algorithms.settings_class(factory), tree.pop(section, {}), section)
         fields.append((section, type(settings), dataclasses.field(default=settings)))
-    kind = dataclasses.make_dataclass(
-        "Train", fields, bases=(Command,), frozen=True, namespace={"__doc__": Command.__doc__}
-    )
+    kind = dataclasses.make_dataclass("Train", fields, bases=(Command,), frozen=True)
     defaults = resolve(TrainSettings, tree, "train")
     given = {field.name: getattr(defaults, field.name) for field in dataclasses.fields(TrainSettings)}
-    return section, tyro.cli(
+    command = tyro.cli(
         kind, args=arguments, default=kind(**given), prog="weft train", description=_description(section)
     )
+    return section, command
+
+
+def _named(metavar: str, text: str) -> Any:
+    return Annotated[Positional[str], tyro.conf.arg(metavar=metavar, help=text)]
 
 
 def _description(section: str) -> str:

@@ -63,4 +63,5 @@ def _backward_sums(terms: Array, decays: Array) -> Array:
         total = term + decay * total
         return total, total
 
-    return jax.lax.scan(step, jnp.zeros_like(terms[0]), (terms, decays), reverse=True, unroll=8)[1]
+    nothing: Array = jnp.zeros_like(terms[0])
+    return jax.lax.scan(step, nothing, (terms, decays), reverse=True, unroll=8)[1]
