@@ -44,17 +44,6 @@ def n_step_returns(r_t: Array, discount_t: Array, continues_t: Array, v_t: Array
     return returns
 
 
-def discounted_sums(r_t: Array, discount_t: Array, initial: Array) -> Array:
-    """Return the running sums [T] ``s_t = r_t + discount_t * s_tm1``, forward in time."""
-
-    def step(total: Array, inputs: tuple[Array, Array]) -> tuple[Array, Array]:
-        reward, discount = inputs
-        total = reward + discount * total
-        return total, total
-
-    return jax.lax.scan(step, initial, (r_t, discount_t))[1]
-
-
 def _backward_sums(terms: Array, decays: Array) -> Array:
     """Return ``s[t] = terms[t] + decays[t] * s[t + 1]`` for [T] arrays, with nothing beyond the end."""
 
