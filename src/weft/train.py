@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import shlex
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, is_dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,11 +20,12 @@ from weft.config import Config, name_of, resolved
 from weft.envs.settings import EnvironmentSettings
 from weft.errors import TrainingDiverged, WeftError
 from weft.runs import metrics as metric_files
-from weft.runs.checkpoint import Checkpoints
+from weft.runs.checkpoint import Checkpoint, Checkpoints, read
 from weft.runs.folder import RunFolder, read_config
 from weft.runs.monitor import Callback, RunMonitor
 from weft.runs.progress import Progress
 from weft.runs.sinks import open_sinks
+from weft.settings import check
 from weft.topologies.job import Job
 
 if TYPE_CHECKING:
@@ -69,6 +72,9 @@ def train(
 ) -> Run:
     """Train and return the run.
 
+    Ctrl-C and SIGTERM end the training as a callback can: it is saved first, to be resumed; then they take their effect
+    as ``KeyboardInterrupt`` and ``SystemExit``.
+
     Args:
         algorithm: a name (``weft list algorithms``), ``module:factory``, or a factory ``(config, spaces, torso=None)``.
         environment: an id, ``module:factory``, or a factory of Gymnasium environments; see ``weft.make``.
@@ -96,7 +102,7 @@ def train(
         "runtime": runtime,
         "actors": actors,
         "envs": envs,
-        "env": asdict(env) if is_dataclass(env) else env,
+        "env": asdict(env) if isinstance(env, EnvironmentSettings) else env,
         "loggers": loggers,
         "checkpoint_every": checkpoint_every,
         "keep": keep,
@@ -119,6 +125,8 @@ def train_seeds(
 
     A given ``folder`` gets one folder for each seed.
     """
+    if seeds < 1:
+        raise WeftError(f"There must be at least 1 seed to train with, not {seeds}.")
     return [
         train(*arguments, seed=each, folder=None if folder is None else Path(folder) / f"seed-{each}", **options)
         for each in range(seed, seed + seeds)
@@ -193,10 +201,10 @@ class Run:
 
     def resume(self, steps: int | None = None, *, callbacks: Sequence[Callback] = (), progress: bool = True) -> Run:
         """Continue from the newest checkpoint, to ``steps`` in total if given; returns this run."""
-        if steps is not None:
-            self.config = replace(self.config, train=replace(self.config.train, steps=steps))
         with RunFolder.open(self.folder) as folder:
             folder.lock()
+            if steps is not None:
+                self.config = self._with_total(steps)
             folder.write_config(self.config.as_tree())
             environment = self._environments()
             try:
@@ -218,6 +226,14 @@ class Run:
             return record(environment, policy.follow, target, episodes=episodes, seed=seed)
         finally:
             environment.close()
+
+    def _with_total(self, steps: int) -> Config:
+        """Return the configuration with another total of steps, which the run may not have passed yet."""
+        train = self.config.train
+        taken = max(Checkpoints(self.folder / "checkpoints").steps(), default=0)
+        if steps < min(taken, train.steps):
+            raise WeftError(f"The run has taken {taken:,} steps already, so that it cannot end at {steps:,}.")
+        return replace(self.config, train=check(replace(train, steps=steps), "train"))
 
     def _begin(self, path: str | Path | None, callbacks: Sequence[Callback], progress: bool) -> Run:
         environment = self._environments()
@@ -246,7 +262,7 @@ class Run:
             display = stack.enter_context(Progress(train.steps, title)) if progress else None
             warn = display.note if display else _log.warning
             checkpoints = Checkpoints(folder.path / "checkpoints", train.keep, warn)
-            earlier = checkpoints.restore({"run": None}) if resumed else None
+            earlier = _newest(checkpoints, warn) if resumed else None
             steps = earlier.steps if earlier else 0
             metric_files.truncate(folder.path, steps)
             sinks: list[metric_files.Sink] = [
@@ -262,7 +278,8 @@ class Run:
                 sinks,
                 display,
                 callbacks,
-                earlier.parts["run"]["seconds"] if earlier else 0.0,
+                lambda summary: folder.write_summary({**self._names(), **summary}),
+                earlier.parts["run"] if earlier else None,
             )
             job = Job(
                 algorithm=algorithm,
@@ -271,9 +288,10 @@ class Run:
                 steps=train.steps,
                 seed=train.seed,
                 monitor=monitor,
-                restore=(lambda templates: checkpoints.restore(templates).parts) if resumed else None,
+                restore=(lambda templates: read(earlier.path, templates).parts) if earlier else None,
             )
             self._policies.clear()
+            folder.write_summary({**self._names(), **monitor.summary()})
             try:
                 with monitor.signals():
                     runtimes.find(train.runtime)(topologies.find(train.topology)(job))
@@ -285,9 +303,10 @@ class Run:
                 folder.write_summary({**self._names(), **monitor.summary()})
             if display is not None:
                 display.finish(self._closing_lines())
+        _obey(monitor.interrupted)
 
     def _closing_lines(self) -> list[str]:
-        summary, folder = self.summary, self.folder
+        summary, folder = self.summary, shlex.quote(str(self.folder))
         if not summary["finished"]:
             return [
                 f"Stopped and saved at {summary['steps']:,} of {self.config.train.steps:,} steps in {folder}",
@@ -347,6 +366,22 @@ class Run:
             state = jax.device_put(checkpoint.parts["learner"]["state"])
             self._policies[best] = Policy(algorithm, state.policy, environment.spaces, self.config.train.seed)
         return self._policies[best]
+
+
+def _newest(checkpoints: Checkpoints, warn: Callable[[str], None]) -> Checkpoint | None:
+    """Return the checkpoint to continue from; None for a run that was killed before its first one."""
+    if checkpoints.steps():
+        return checkpoints.restore({"run": None}, whole=True)
+    warn("There is no checkpoint yet: the run begins anew.")
+    return None
+
+
+def _obey(signal_number: int | None) -> None:
+    """End what a signal was meant to end, now that everything is saved."""
+    if signal_number == signal.SIGINT:
+        raise KeyboardInterrupt
+    if signal_number is not None:
+        raise SystemExit(128 + signal_number)
 
 
 def _resolve(tree: Mapping[str, Any], sources: Sources, settings: Mapping[str, Any] | None) -> Config:

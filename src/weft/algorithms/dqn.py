@@ -146,7 +146,7 @@ def dqn(config: Config, spaces: Spaces, torso: Torso | None = None) -> Algorithm
 
     def gradients(state: State, minibatch: Lesson, key: jax.Array) -> tuple[Tree, Feedback]:
         grads, metrics = jax.grad(loss, has_aux=True)(state.params, minibatch)
-        return grads, Feedback({**metrics, "gradient_norm": optax.global_norm(grads)})
+        return grads, Feedback({**metrics, "gradient_norm": optax.tree.norm(grads)})
 
     def apply(state: State, grads: Tree) -> State:
         directions, optimiser_state = optimiser.update(grads, state.optimiser)

@@ -19,7 +19,11 @@ COMMANDS = {
 
 
 def main() -> None:
-    """Run one command line; what the user can put right is said in one sentence, with exit code 2."""
+    """Run one command line.
+
+    Exit codes: 0 when it is done; 2 when there is something for the user to put right, which is said in one sentence;
+    130 when Ctrl-C and 143 when SIGTERM ended it, after a training was saved and the command that resumes it printed.
+    """
     from weft.errors import WeftError
 
     if "" not in sys.path:

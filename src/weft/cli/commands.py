@@ -9,10 +9,10 @@ import json
 from pathlib import Path
 from typing import Any, Literal
 
-import tyro
 from tyro.conf import Positional
 
 import weft
+from weft.cli.parsing import call
 
 
 def evaluate(arguments: list[str]) -> None:
@@ -33,7 +33,7 @@ def evaluate(arguments: list[str]) -> None:
         result = weft.load(run).evaluate(episodes, deterministic=not sample, best=best)
         _print_evaluation(result, json)
 
-    tyro.cli(command, args=arguments, prog="weft evaluate")
+    call(command, arguments, "weft evaluate")
 
 
 def resume(arguments: list[str]) -> None:
@@ -48,7 +48,7 @@ def resume(arguments: list[str]) -> None:
         """
         weft.load(run).resume(steps)
 
-    tyro.cli(command, args=arguments, prog="weft resume")
+    call(command, arguments, "weft resume")
 
 
 def record(arguments: list[str]) -> None:
@@ -65,7 +65,7 @@ def record(arguments: list[str]) -> None:
         """
         print(weft.load(run).record(output, episodes=episodes, best=best))
 
-    tyro.cli(command, args=arguments, prog="weft record")
+    call(command, arguments, "weft record")
 
 
 def plot(arguments: list[str]) -> None:
@@ -80,7 +80,7 @@ def plot(arguments: list[str]) -> None:
         """
         print(weft.plot(runs, output))
 
-    tyro.cli(command, args=arguments, prog="weft plot")
+    call(command, arguments, "weft plot")
 
 
 def list_names(arguments: list[str]) -> None:
@@ -100,7 +100,7 @@ def list_names(arguments: list[str]) -> None:
         else:
             _print_modules(what)
 
-    tyro.cli(command, args=arguments, prog="weft list")
+    call(command, arguments, "weft list")
 
 
 def show(arguments: list[str]) -> None:
@@ -117,7 +117,7 @@ def show(arguments: list[str]) -> None:
         factory = algorithms.find(algorithm)
         _print_settings(factory.__name__, algorithms.settings_class(factory))
 
-    tyro.cli(command, args=arguments, prog="weft show")
+    call(command, arguments, "weft show")
 
 
 def _print_evaluation(result: Any, as_json: bool) -> None:

@@ -11,6 +11,7 @@ from tyro.conf import Positional
 
 import weft
 from weft import algorithms
+from weft.cli.parsing import parse
 from weft.config import TrainSettings
 from weft.errors import WeftError
 from weft.runs.folder import read_config
@@ -61,10 +62,8 @@ def _parse(arguments: list[str], tree: dict[str, Any]) -> tuple[str, Any]:
     kind = dataclasses.make_dataclass("Train", fields, bases=(Command,), frozen=True)
     defaults = resolve(TrainSettings, tree, "train")
     given = {field.name: getattr(defaults, field.name) for field in dataclasses.fields(TrainSettings)}
-    command = tyro.cli(
-        kind, args=arguments, default=kind(**given), prog="weft train", description=_description(section)
-    )
-    return section, command
+    default = kind(**given)
+    return section, parse(kind, arguments, "weft train", default=default, description=_description(section))
 
 
 def _named(metavar: str, text: str) -> Any:

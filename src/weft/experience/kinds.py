@@ -49,13 +49,19 @@ class Replay:
     """Used to sum n rewards into one."""
     sequence: int | None = None
 
+    @property
+    def rows_needed(self) -> int:
+        """Steps of each environment without which there may be nothing to sample: an item, and two that may not be
+        learned from (the filler between two episodes, and the step at which a resumed run began a new one)."""
+        return (self.sequence or self.n_step) + 3
+
     def check(self, number: int) -> None:
         """Refuse a replay too small for what ``number`` environments bring."""
-        span = number * ((self.sequence or self.n_step) + 1)
-        if self.capacity <= span or self.warmup > self.capacity:
+        least = max(self.warmup, number * self.rows_needed)
+        if self.capacity < least:
             raise WeftError(
                 f"A replay of {self.capacity} steps is too small: it has to hold the warm-up of {self.warmup} steps "
-                f"and more than {span} steps of {number} environments."
+                f"and {self.rows_needed} steps of each of {number} environments, so at least {least}."
             )
 
 

@@ -51,7 +51,7 @@ class ReplayBuffer:
     def __init__(self, experience: Replay, number: int, seed: np.random.SeedSequence) -> None:
         self.experience = experience
         self.number = number
-        self.rows = max(experience.capacity // number, 2)
+        self.rows = experience.capacity // number
         self.head = 0
         """Rows written since the beginning; row ``head % rows`` is written next."""
         self._random = np.random.Generator(np.random.Philox(seed))
@@ -81,8 +81,7 @@ class ReplayBuffer:
     @property
     def ready(self) -> bool:
         """Whether there is enough to sample from."""
-        span = self.experience.sequence or self.experience.n_step
-        return len(self) >= self.experience.warmup and min(self.head, self.rows) > span
+        return len(self) >= self.experience.warmup and min(self.head, self.rows) >= self.experience.rows_needed
 
     def sample(self) -> Transitions | Trajectory:
         """Draw a batch: ``Transitions``, or a ``Trajectory`` where the experience asks for sequences."""
@@ -177,14 +176,20 @@ class ReplayBuffer:
         )
         return {"head": self.head, "random": self._random.bit_generator.state, "columns": columns}
 
-    def restore(self, saved: Tree) -> None:
-        """Continue from what ``save`` returned, with exactly the same next samples."""
+    def restore(self, saved: Tree, episodes_restarted: bool = False) -> None:
+        """Continue from what ``save`` returned, with exactly the same next samples.
+
+        Where the episodes could not be continued, nobody saw what the last step led to: it becomes a filler, and the
+        steps before it are those of an episode that was truncated there.
+        """
         self.head = int(saved["head"])
         self._random.bit_generator.state = saved["random"]
         if saved["columns"] is None:
             return
         held = min(self.head, self.rows)
         self._columns = Columns(**map_tree(lambda leaf: self._grown(leaf, held), saved["columns"]))
+        if episodes_restarted:
+            self._columns.valid[(self.head - 1) % self.rows] = False
 
     def _grown(self, leaf: np.ndarray | None, held: int) -> np.ndarray | None:
         if leaf is None:

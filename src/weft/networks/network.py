@@ -147,8 +147,9 @@ class _Branch(nnx.Module):
         else:
             self.torso = _own_torso(torso, space, rngs)
         features = _features(self.torso, space)
-        self.recurrent = None
-        if settings.recurrent is not None:
+        if settings.recurrent is None:
+            self.recurrent = None
+        else:
             layer = _RECURRENT[settings.recurrent]
             self.recurrent = layer(features, settings.memory_size, rngs=rngs, orthogonal=orthogonal)
             features = settings.memory_size

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from weft.errors import WeftError
 from weft.runs.files import disk_errors, sync_folder
-from weft.runs.leaves import CorruptedError, read_part, write_part
+from weft.runs.leaves import CorruptedError, check_part, read_part, write_part
 from weft.types import Tree
 
 FORMAT = 1
@@ -70,19 +70,24 @@ class Checkpoints:
             self._delete_superseded(path, steps)
         return path
 
-    def restore(self, templates: Mapping[str, Tree] | None = None, best: bool = False) -> Checkpoint:
-        """Return the newest whole checkpoint, or the one with the best mean return.
+    def restore(
+        self, templates: Mapping[str, Tree] | None = None, best: bool = False, whole: bool = False
+    ) -> Checkpoint:
+        """Return the newest checkpoint that is not damaged, or the one with the best mean return.
 
         ``templates`` names the parts to read, all of them by default. A part's template is a tree with the structure,
         shapes and dtypes that it must have (``jax.eval_shape`` gives one for free); where it is None the part comes
-        back as it was stored, which only dicts, lists, tuples and named tuples can.
+        back as it was stored, which only dicts, lists, tuples and named tuples can. With ``whole``, the other parts
+        must not be damaged either, so that they can be had by ``read`` from the same checkpoint.
         """
         paths = self._paths()
         if best and (path := self._best(paths)) is not None:
             paths = [*(other for other in paths if other != path), path]
         for path in reversed(paths):
             try:
-                return _read(path, templates)
+                if whole:
+                    _check(path)
+                return read(path, templates)
             except CorruptedError as error:
                 self.warn(f"Checkpoint {path} cannot be used, trying the one before it: {error}.")
         problem = "holds no whole checkpoint" if paths else "holds no checkpoint yet"
@@ -175,7 +180,13 @@ def _mean_return(path: Path) -> float | None:
         return None
 
 
-def _read(path: Path, templates: Mapping[str, Tree] | None) -> Checkpoint:
+def _check(path: Path) -> None:
+    for name, described in _read_manifest(path)["parts"].items():
+        check_part(path / f"{name}.bin", described)
+
+
+def read(path: Path, templates: Mapping[str, Tree] | None = None) -> Checkpoint:
+    """Return the checkpoint in ``path``; ``templates`` as for ``Checkpoints.restore``."""
     manifest = _read_manifest(path)
     described = manifest["parts"]
     parts = {}

@@ -41,9 +41,20 @@ def write_part(path: Path, tree: Tree) -> Description:
 def read_part(path: Path, description: Description, template: Tree | None) -> Tree:
     """Read what ``write_part`` wrote, in the structure of ``template`` or, where that is None, in the stored one."""
     rebuild = _structure(path, description, template)
+    return rebuild(list(_read_leaves(path, description)))
+
+
+def check_part(path: Path, description: Description) -> None:
+    """Raise ``CorruptedError`` unless the file holds what ``write_part`` wrote."""
+    for _ in _read_leaves(path, description):
+        pass
+
+
+def _read_leaves(path: Path, description: Description) -> Iterator[Any]:
     try:
         with open(path, "rb", buffering=0) as file:
-            return rebuild([_read_leaf(file, leaf) for leaf in description["leaves"]])
+            for leaf in description["leaves"]:
+                yield _read_leaf(file, leaf)
     except FileNotFoundError:
         raise CorruptedError(f"its {path.name} is missing") from None
 

@@ -51,30 +51,31 @@ class RunMonitor:
         sinks: Sequence[Sink],
         progress: Progress | None,
         callbacks: Sequence[Callback],
-        seconds: float = 0.0,
+        write_summary: Callable[[Mapping[str, Any]], None],
+        earlier: Mapping[str, Any] | None = None,
     ) -> None:
-        """``seconds`` is what earlier sessions of the same run have taken."""
+        """``earlier`` is the part ``run`` of the checkpoint that the run continues from."""
         self._total = steps
         self._checkpoints = checkpoints
         self._checkpoint_every = checkpoint_every
         self._sinks = sinks
         self._progress = progress
         self._callbacks = callbacks
-        self._seconds_before = seconds
+        self._write_summary = write_summary
+        self._earlier = earlier or {"steps": 0, "seconds": 0.0, "steps_per_second": None, "row": {}}
         self._row_every = max(steps // ROWS, 1)
-        self._row: dict[str, Any] = {}
+        self._row: Mapping[str, Any] = self._earlier["row"]
         self._row_at = self._saved_at = self._learning_at = self._began = perf_counter()
-        self._row_steps = self._saved_steps = self._learning_steps = -1
+        self._row_steps = self._saved_steps = self._earlier["steps"]
+        self._learning_steps: int | None = None
         self._stopping = False
-        self.interrupted = False
-        """Whether a signal ended the run."""
+        self.interrupted: int | None = None
+        """The signal that ended the run, if one did."""
 
     def tick(self, reporter: Reporter) -> bool:
         """Do what is due; returns False once the program shall come to an end."""
         steps, now = reporter.steps, perf_counter()
-        if self._row_steps < 0:
-            self._begin(steps, now)
-        if self._learning_steps < 0 and reporter.learning:
+        if self._learning_steps is None and reporter.learning:
             self._learning_steps, self._learning_at = steps, now
         if steps // self._row_every > self._row_steps // self._row_every or now - self._row_at > LONGEST_SILENCE:
             self._write_row(reporter)
@@ -101,15 +102,13 @@ class RunMonitor:
 
     def summary(self) -> dict[str, Any]:
         """How the run stands, for its summary."""
-        steps, now = max(self._row_steps, 0), self._row_at
-        learned = steps - self._learning_steps if self._learning_steps >= 0 else 0
         return {
-            "steps": steps,
-            "seconds": round(self._seconds_before + now - self._began, 3),
-            "steps_per_second": round(learned / (now - self._learning_at), 1) if learned else None,
+            "steps": self._row_steps,
+            "seconds": self._seconds(self._row_at),
+            "steps_per_second": self._steps_per_second(),
             "mean_return": self._row.get("mean_return"),
             "episodes": self._row.get("episodes", 0),
-            "finished": steps >= self._total,
+            "finished": self._row_steps >= self._total,
         }
 
     @contextmanager
@@ -128,17 +127,21 @@ class RunMonitor:
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         if self.interrupted:
             raise KeyboardInterrupt
-        self._stopping = self.interrupted = True
+        self._stopping, self.interrupted = True, number
 
-    def _begin(self, steps: int, now: float) -> None:
-        self._row_steps = self._saved_steps = steps
-        self._row_at = self._saved_at = self._began = now
+    def _seconds(self, now: float) -> float:
+        return round(self._earlier["seconds"] + now - self._began, 3)
+
+    def _steps_per_second(self) -> float | None:
+        """Return the speed since the first update of this session, which came after compilation."""
+        if self._learning_steps is None or self._row_steps <= self._learning_steps:
+            return self._earlier["steps_per_second"]
+        return round((self._row_steps - self._learning_steps) / (self._row_at - self._learning_at), 1)
 
     def _write_row(self, reporter: Reporter) -> None:
         steps, now = reporter.steps, perf_counter()
         rate = (steps - self._row_steps) / max(now - self._row_at, 1e-9)
-        seconds = self._seconds_before + now - self._began
-        self._row = {"seconds": round(seconds, 3), "steps_per_second": round(rate, 1), **reporter.report()}
+        self._row = {"seconds": self._seconds(now), "steps_per_second": round(rate, 1), **reporter.report()}
         self._row_steps, self._row_at = steps, now
         for sink in self._sinks:
             sink.write(steps, self._row)
@@ -156,7 +159,8 @@ class RunMonitor:
     def _save(self, reporter: Reporter) -> None:
         if self._row_steps < reporter.steps:
             self._write_row(reporter)
-        seconds = self._seconds_before + perf_counter() - self._began
-        parts = {**reporter.save(), "run": {"seconds": seconds}}
+        summary = self.summary()
+        parts = {**reporter.save(), "run": {**summary, "row": self._row}}
         self._checkpoints.save(parts, reporter.steps, self._row.get("mean_return"))
         self._saved_steps, self._saved_at = reporter.steps, perf_counter()
+        self._write_summary(summary)
