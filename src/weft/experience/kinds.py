@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from weft.errors import WeftError
@@ -57,7 +58,7 @@ class Replay:
 
     def check(self, number: int) -> None:
         """Refuse a replay too small for what ``number`` environments bring."""
-        least = max(self.warmup, number * self.rows_needed)
+        least = number * max(math.ceil(self.warmup / number), self.rows_needed)
         if self.capacity < least:
             raise WeftError(
                 f"A replay of {self.capacity} steps is too small: it has to hold the warm-up of {self.warmup} steps "

@@ -13,7 +13,7 @@ import numpy as np
 
 from weft.experience.kinds import Replay
 from weft.trees import allocate, map_tree, write
-from weft.types import Array, Timestep, Trajectory, Tree
+from weft.types import EVERY, Array, Ids, Timestep, Trajectory, Tree
 
 
 class Transitions(NamedTuple):
@@ -61,22 +61,34 @@ class ReplayBuffer:
         """Return the number of steps held, fillers included."""
         return min(self.head, self.rows) * self.number
 
-    def add(self, timestep: Timestep, action: Tree, extras: dict[str, Tree], memory: Tree, following: Timestep) -> None:
-        """Write one step of every environment over the oldest one."""
+    def add(
+        self,
+        timestep: Timestep,
+        action: Tree,
+        extras: dict[str, Tree],
+        memory: Tree,
+        following: Timestep,
+        ids: Ids = EVERY,
+    ) -> None:
+        """Write one step of the environments ``ids`` over their oldest one."""
         if self._columns is None:
             self._columns = self._allocate(timestep, action, extras, memory, following)
-        columns, row = self._columns, self.head % self.rows
-        write(columns.observation, row, timestep.observation)
-        columns.first[row] = timestep.first
-        write(columns.action, row, action)
-        columns.reward[row] = following.reward
-        columns.discount[row] = following.discount
-        np.logical_not(timestep.last, out=columns.valid[row])
-        write(columns.extras, row, extras)
-        write(columns.memory, row, memory)
+        columns, at = self._columns, self._next(ids)
+        write(columns.observation, at, timestep.observation)
+        columns.first[at] = timestep.first
+        write(columns.action, at, action)
+        columns.reward[at] = following.reward
+        columns.discount[at] = following.discount
+        columns.valid[at] = ~np.asarray(timestep.last)
+        write(columns.extras, at, extras)
+        write(columns.memory, at, memory)
         if columns.final is not None:
-            write(columns.final, row, following.final)
+            write(columns.final, at, following.final)
+
+    def _next(self, ids: Ids) -> int | tuple[np.ndarray, np.ndarray]:
+        """Return where the next step of the environments ``ids`` goes."""
         self.head += 1
+        return (self.head - 1) % self.rows
 
     @property
     def ready(self) -> bool:
@@ -205,17 +217,17 @@ class ReplayBuffer:
     def _allocate(
         self, timestep: Timestep, action: Tree, extras: dict[str, Tree], memory: Tree, following: Timestep
     ) -> Columns:
-        rows, flat = (self.rows,), (self.rows, self.number)
+        flat = (self.rows, self.number)
         return Columns(
-            observation=allocate(timestep.observation, rows),
+            observation=allocate(timestep.observation, *flat),
             first=np.zeros(flat, bool),
-            action=allocate(action, rows),
+            action=allocate(action, *flat),
             reward=np.zeros(flat, np.float32),
             discount=np.zeros(flat, np.float32),
             valid=np.zeros(flat, bool),
-            extras=allocate(extras, rows),
-            memory=allocate(memory, rows),
-            final=None if following.final is None else allocate(following.final, rows),
+            extras=allocate(extras, *flat),
+            memory=allocate(memory, *flat),
+            final=None if following.final is None else allocate(following.final, *flat),
         )
 
 
