@@ -95,14 +95,13 @@ def train(
         progress: whether to show progress.
         config: a configuration to begin from, e.g. ``RUN/config.toml``; every other argument overrides it.
     """
-    given = {
+    given: dict[str, Any] = {
         "steps": steps,
         "seed": seed,
         "topology": topology,
         "runtime": runtime,
         "actors": actors,
         "envs": envs,
-        "env": asdict(env) if isinstance(env, EnvironmentSettings) else env,
         "loggers": loggers,
         "checkpoint_every": checkpoint_every,
         "keep": keep,
@@ -111,6 +110,8 @@ def train(
     sources = Sources(
         algorithm or tree.get("algorithm"), environment or tree.get("environment"), torso or tree.get("torso")
     )
+    if env is not None:
+        given["env"] = {**tree.get("env", {}), **(asdict(env) if isinstance(env, EnvironmentSettings) else env)}
     tree |= {name: value for name, value in given.items() if value is not None}
     tree |= {name: name_of(source) for name, source in sources._asdict().items() if source is not None}
     resolved_config = _resolve(tree, sources, settings)

@@ -51,9 +51,9 @@ class Actor:
 
     @property
     def timestep(self) -> Timestep:
-        """What the environments show now; they begin when it is first asked for."""
+        """What the environments show now; they begin when it is first asked for, later on with other episodes."""
         if self._timestep is None:
-            self._timestep = self.environment.reset(self._environment_seed)
+            self._timestep = self.environment.reset((self._environment_seed + self.taken) % 2**31)
         return self._timestep
 
     def steps(self, policy: Policy, explore: float, number: int) -> Iterator[Step]:

@@ -73,8 +73,11 @@ class Learner:
         return {"updates": updates, **{name: float(value) / count for name, value in totals.metrics.items()}}
 
     def save(self) -> Tree:
-        """Everything as a tree of arrays."""
-        return {"state": jax.device_get(self.state)}
+        """Everything as a tree of arrays, unless it is not worth keeping."""
+        state = jax.device_get(self.state)
+        if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.params)):
+            raise TrainingDiverged(f"Training diverged: parameters became NaN or infinite at update {state.updates}.")
+        return {"state": state}
 
     def template(self) -> Tree:
         """Return the structure that ``restore`` takes, abstract arrays for leaves."""
