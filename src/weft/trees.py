@@ -23,12 +23,17 @@ def map_tree(function: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:
     return function(tree, *others)
 
 
-def allocate(tree: Tree, leading: tuple[int, ...]) -> Tree:
-    """Zeros with the leaves' own shapes behind ``leading``."""
-    return map_tree(lambda leaf: np.zeros(leading + np.shape(leaf), np.asarray(leaf).dtype), tree)
+def allocate(tree: Tree, *leading: int) -> Tree:
+    """Zeros for leaves [B, ...], with the axes ``leading`` in place of B."""
+    return map_tree(lambda leaf: np.zeros((*leading, *np.shape(leaf)[1:]), np.asarray(leaf).dtype), tree)
 
 
-def write(buffer: Tree, index: int | tuple[Any, ...], values: Tree) -> None:
+def take(tree: Tree, ids: np.ndarray) -> Tree:
+    """Copies of the rows ``ids`` of leaves [B, ...]."""
+    return map_tree(lambda leaf: leaf[ids], tree)
+
+
+def write(buffer: Tree, index: int | np.ndarray | tuple[np.ndarray, ...], values: Tree) -> None:
     """Copy ``values`` into ``buffer[index]``, leaf by leaf."""
     if isinstance(buffer, np.ndarray):
         buffer[index] = values

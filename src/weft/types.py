@@ -19,6 +19,11 @@ Tree: TypeAlias = Any
 """A pytree: nested tuples and dicts of arrays."""
 
 
+Ids: TypeAlias = slice | np.ndarray
+"""Which of a batch of environments: ``EVERY`` one, or those of the ids [B]."""
+EVERY = slice(None)
+
+
 class Spaces(NamedTuple):
     """What one environment shows and takes (gymnasium spaces, unbatched)."""
 

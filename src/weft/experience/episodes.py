@@ -6,7 +6,7 @@ from collections import deque
 
 import numpy as np
 
-from weft.types import Timestep, Tree
+from weft.types import EVERY, Ids, Timestep, Tree
 
 
 class EpisodeStatistics:
@@ -14,21 +14,22 @@ class EpisodeStatistics:
 
     def __init__(self, number: int, window: int = 100) -> None:
         self.episodes = 0
+        self._ids = np.arange(number)
         self._returns = np.zeros(number)
         self._lengths = np.zeros(number, np.int64)
         self._recent: deque[tuple[float, int]] = deque(maxlen=window)
 
-    def record(self, timestep: Timestep, following: Timestep) -> None:
-        """Count the step from ``timestep`` to ``following``."""
-        self._returns += following.reward
-        self._lengths += 1
+    def record(self, timestep: Timestep, following: Timestep, ids: Ids = EVERY) -> None:
+        """Count the step from ``timestep`` to ``following`` in the environments ``ids``."""
+        self._returns[ids] += following.reward
+        self._lengths[ids] += 1
         begun, ended = np.asarray(following.first), np.asarray(following.last)
         if begun.any():
-            self._close(begun & ~np.asarray(timestep.last))
-            self._returns[begun] = 0.0
-            self._lengths[begun] = 0
+            self._close(self._ids[ids][begun & ~np.asarray(timestep.last)])
+            self._returns[self._ids[ids][begun]] = 0.0
+            self._lengths[self._ids[ids][begun]] = 0
         if ended.any():
-            self._close(ended)
+            self._close(self._ids[ids][ended])
 
     def report(self) -> dict[str, float]:
         """Means over the recent episodes; without the means while none has finished."""
@@ -54,7 +55,7 @@ class EpisodeStatistics:
             self._returns = np.array(saved["returns"])
             self._lengths = np.array(saved["lengths"])
 
-    def _close(self, ended: np.ndarray) -> None:
-        for index in np.flatnonzero(ended):
+    def _close(self, ids: np.ndarray) -> None:
+        for index in ids:
             self.episodes += 1
             self._recent.append((float(self._returns[index]), int(self._lengths[index])))

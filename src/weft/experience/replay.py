@@ -85,9 +85,17 @@ class ReplayBuffer:
         if columns.final is not None:
             write(columns.final, at, following.final)
 
+    def interrupt(self) -> None:
+        """Episodes were given up: what the newest steps led to is not recorded, so they are not served."""
+        if self._columns is not None:
+            self._columns.valid[self._newest(EVERY)] = False
+
     def _next(self, ids: Ids) -> int | tuple[np.ndarray, np.ndarray]:
         """Return where the next step of the environments ``ids`` goes."""
         self.head += 1
+        return self._newest(ids)
+
+    def _newest(self, ids: Ids) -> int | tuple[np.ndarray, np.ndarray]:
         return (self.head - 1) % self.rows
 
     @property

@@ -6,7 +6,7 @@ import numpy as np
 
 from weft.experience.kinds import Unrolls
 from weft.trees import allocate, write
-from weft.types import Timestep, Trajectory, Tree
+from weft.types import EVERY, Ids, Timestep, Trajectory, Tree
 
 
 class UnrollRecorder:
@@ -20,24 +20,25 @@ class UnrollRecorder:
         self._trajectory: Trajectory | None = None
         self._row = 0
 
-    def record(self, timestep: Timestep, action: Tree, extras: dict[str, Tree], following: Timestep) -> None:
-        """Write one row: what was seen, what was done there, and what came of it."""
+    def record(
+        self, timestep: Timestep, action: Tree, extras: dict[str, Tree], following: Timestep, ids: Ids = EVERY
+    ) -> None:
+        """Write one step of the environments ``ids``: what was seen, what was done there, and what came of it."""
         if self._trajectory is None:
             self._trajectory = self._allocate(timestep, action, extras, following)
-        columns, row = self._trajectory, self._row
-        write(columns.observation, row, timestep.observation)
-        columns.first[row] = timestep.first
-        write(columns.action, row, action)
-        columns.reward[row] = following.reward
-        columns.discount[row] = following.discount
-        columns.valid[row] = ~np.asarray(timestep.last)
+        columns, at = self._trajectory, self._next(ids)
+        write(columns.observation, at, timestep.observation)
+        columns.first[at] = timestep.first
+        write(columns.action, at, action)
+        columns.reward[at] = following.reward
+        columns.discount[at] = following.discount
+        columns.valid[at] = ~np.asarray(timestep.last)
         for name, value in extras.items():
-            write(columns.extras[name], row, value)
+            write(columns.extras[name], at, value)
         if columns.final is not None:
-            write(columns.final, row, following.final)
+            write(columns.final, at, following.final)
         if self.return_discount is not None:
-            self._record_running_return(columns.extras["running_return"][row], following)
-        self._row += 1
+            columns.extras["running_return"][at] = self._running_return(self.return_discount, following, ids)
 
     def finish(self, timestep: Timestep, memory: Tree) -> Trajectory:
         """Close the unroll with the observation after its last action and the ``memory`` it began with."""
@@ -48,26 +49,29 @@ class UnrollRecorder:
         self._row = 0
         return self._trajectory._replace(memory=memory)
 
-    def _record_running_return(self, row: np.ndarray, following: Timestep) -> None:
-        assert self.return_discount is not None
-        self.running_return *= self.return_discount
-        self.running_return += following.reward
-        row[:] = self.running_return
-        self.running_return[following.last | following.first] = 0.0
+    def _next(self, ids: Ids) -> int | tuple[np.ndarray, np.ndarray]:
+        """Return where the next step of the environments ``ids`` goes."""
+        self._row += 1
+        return self._row - 1
+
+    def _running_return(self, discount: float, following: Timestep, ids: Ids) -> np.ndarray:
+        running = self.running_return[ids] * discount + following.reward
+        self.running_return[ids] = np.where(following.last | following.first, np.float32(0), running)
+        return running
 
     def _allocate(self, timestep: Timestep, action: Tree, extras: dict[str, Tree], following: Timestep) -> Trajectory:
-        rows, flat = (self.length,), (self.length, self.number)
-        columns = allocate(extras, rows)
+        flat = (self.length, self.number)
+        columns = allocate(extras, *flat)
         if self.return_discount is not None:
             columns["running_return"] = np.zeros(flat, np.float32)
         return Trajectory(
-            observation=allocate(timestep.observation, (self.length + 1,)),
+            observation=allocate(timestep.observation, self.length + 1, self.number),
             first=np.zeros((self.length + 1, self.number), bool),
-            action=allocate(action, rows),
+            action=allocate(action, *flat),
             reward=np.zeros(flat, np.float32),
             discount=np.zeros(flat, np.float32),
             valid=np.zeros(flat, bool),
             extras=columns,
             memory=(),
-            final=None if following.final is None else allocate(following.final, rows),
+            final=None if following.final is None else allocate(following.final, *flat),
         )

@@ -5,41 +5,43 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from time import perf_counter
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import jax
 import numpy as np
 
 from weft.algorithm import Act, Algorithm, Policy
-from weft.envs.base import Environment
+from weft.envs.base import AsynchronousEnvironment, Environment
 from weft.experience.episodes import EpisodeStatistics
 from weft.topologies.job import random_key
 from weft.trees import to_numpy
-from weft.types import Array, Timestep, Tree
+from weft.types import EVERY, Array, Ids, Timestep, Tree
 
 KEYS_AT_ONCE = 128
 """Random keys are split off in blocks: one by one, splitting would take longer than the policy itself."""
 
+EnvironmentT = TypeVar("EnvironmentT", Environment, AsynchronousEnvironment)
+
 
 class Step(NamedTuple):
-    """One step of every environment, as the actor made it."""
+    """One step of the environments ``ids``, as the actor made it."""
 
     timestep: Timestep
     raw: Tree
     extras: dict[str, Tree]
     memory: Tree
     following: Timestep
+    ids: Ids = EVERY
 
 
-class Actor:
-    """Steps environments with ``act``; everything random in it follows from (seeds, steps taken)."""
+class BaseActor(Generic[EnvironmentT]):
+    """What every actor has: environments, a compiled ``act``, and a random key for each call of it."""
 
-    def __init__(self, algorithm: Algorithm, environment: Environment, seeds: np.random.SeedSequence) -> None:
-        self.environment = environment
+    def __init__(self, algorithm: Algorithm, environment: EnvironmentT, seeds: np.random.SeedSequence) -> None:
+        self.environment: EnvironmentT = environment
         self.episodes = EpisodeStatistics(environment.number)
-        self.memory = jax.jit(algorithm.memory, static_argnums=0)(environment.number)
         self.taken = 0
-        """Steps of the whole batch so far."""
+        """Times that the policy has acted."""
         self._seconds = {"environment": 0.0, "policy": 0.0}
         environment_seeds, policy_seeds = seeds.spawn(2)
         self._environment_seed = int(environment_seeds.generate_state(1)[0] >> 1)
@@ -47,7 +49,30 @@ class Actor:
         self._keys = np.zeros((0, 2), np.uint32)
         self._act = jax.jit(partial(_act, algorithm))
         self._split = jax.jit(_split)
+
+    def take_seconds(self) -> dict[str, float]:
+        """Seconds spent in the environment and in the policy since the last call."""
+        seconds, self._seconds = self._seconds, dict.fromkeys(self._seconds, 0.0)
+        return seconds
+
+    def _next_key(self) -> np.ndarray:
+        if self.taken % KEYS_AT_ONCE == 0 or not len(self._keys):
+            self._keys = np.asarray(self._split(self._key, np.int32(self.taken // KEYS_AT_ONCE)))
+        return self._keys[self.taken % KEYS_AT_ONCE]
+
+
+class Actor(BaseActor[Environment]):
+    """Steps environments with ``act``; everything random in it follows from (seeds, steps taken)."""
+
+    def __init__(self, algorithm: Algorithm, environment: Environment, seeds: np.random.SeedSequence) -> None:
+        super().__init__(algorithm, environment, seeds)
+        self.memory = initial_memory(algorithm, environment.number)
         self._timestep: Timestep | None = None
+
+    @property
+    def agent_steps(self) -> int:
+        """Steps so far, over all environments."""
+        return self.taken * self.environment.number
 
     @property
     def timestep(self) -> Timestep:
@@ -73,11 +98,6 @@ class Actor:
             yield Step(timestep, to_numpy(act.raw), to_numpy(act.extras), memory, following)
             timestep = following
 
-    def take_seconds(self) -> dict[str, float]:
-        """Seconds spent in the environment and in the policy since the last call."""
-        seconds, self._seconds = self._seconds, dict.fromkeys(self._seconds, 0.0)
-        return seconds
-
     def save(self) -> dict[str, Tree]:
         """Return the parts ``actor`` and ``environment`` of a checkpoint."""
         actor = {
@@ -99,13 +119,10 @@ class Actor:
             self._timestep = self.environment.restore(environment)
         return continued
 
-    def _next_key(self) -> np.ndarray:
-        if self.taken % KEYS_AT_ONCE == 0 or not len(self._keys):
-            self._refill_keys()
-        return self._keys[self.taken % KEYS_AT_ONCE]
 
-    def _refill_keys(self) -> None:
-        self._keys = np.asarray(self._split(self._key, np.int32(self.taken // KEYS_AT_ONCE)))
+def initial_memory(algorithm: Algorithm, number: int) -> Tree:
+    """Return the memory that the episodes of ``number`` environments begin with."""
+    return jax.jit(algorithm.memory, static_argnums=0)(number)
 
 
 def _split(key: jax.Array, block: Array) -> jax.Array:
