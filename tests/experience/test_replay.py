@@ -245,5 +245,5 @@ def _allowed(experience: Replay) -> bool:
 def test_a_replay_that_cannot_hold_its_warmup_is_refused():
     Replay(capacity=50, batch=4, warmup=50).check(NUMBER)
     for capacity in (49, 51):
-        with pytest.raises(WeftError, match="warm-up of 50 .* at least 52"):
+        with pytest.raises(WeftError, match=r"warm-up of 50 .* at least 52"):
             Replay(capacity=capacity, batch=4, warmup=50).check(NUMBER * 2)
