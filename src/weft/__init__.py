@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from weft.envs import EnvironmentSettings, make
     from weft.errors import TrainingDiverged, WeftError
     from weft.runs.plot import plot
-    from weft.train import Run, load, train, train_seeds
+    from weft.training import Run, load, train, train_seeds
 
 __version__ = "0.1.0"
 
 _PLACES = {
     "EnvironmentSettings": "weft.envs",
-    "Run": "weft.train",
+    "Run": "weft.training",
     "TrainingDiverged": "weft.errors",
     "WeftError": "weft.errors",
-    "load": "weft.train",
+    "load": "weft.training",
     "make": "weft.envs",
     "plot": "weft.runs.plot",
-    "train": "weft.train",
-    "train_seeds": "weft.train",
+    "train": "weft.training",
+    "train_seeds": "weft.training",
 }
 """The public names and where they are; each is imported when it is first asked for, so that weft itself is light."""
 
