@@ -85,17 +85,13 @@ class ReplayBuffer:
         if columns.final is not None:
             write(columns.final, at, following.final)
 
-    def interrupt(self) -> None:
-        """Episodes were given up: what the newest steps led to is not recorded, so they are not served."""
-        if self._columns is not None:
-            self._columns.valid[self._newest(EVERY)] = False
-
     def _next(self, ids: Ids) -> int | tuple[np.ndarray, np.ndarray]:
         """Return where the next step of the environments ``ids`` goes."""
         self.head += 1
         return self._newest(ids)
 
     def _newest(self, ids: Ids) -> int | tuple[np.ndarray, np.ndarray]:
+        """Return where the newest step of the environments ``ids`` is."""
         return (self.head - 1) % self.rows
 
     @property
@@ -209,7 +205,7 @@ class ReplayBuffer:
         held = min(self.head, self.rows)
         self._columns = Columns(**map_tree(lambda leaf: self._grown(leaf, held), saved["columns"]))
         if episodes_restarted:
-            self._columns.valid[(self.head - 1) % self.rows] = False
+            self._columns.valid[self._newest(EVERY)] = False
 
     def _grown(self, leaf: np.ndarray | None, held: int) -> np.ndarray | None:
         if leaf is None:

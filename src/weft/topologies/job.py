@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from weft.algorithm import Algorithm
-from weft.envs.base import Environment
+from weft.envs.base import AsynchronousEnvironment, Environment
 from weft.types import Tree
 
 
@@ -54,7 +54,7 @@ class Job:
     """Everything a topology needs to know; it knows no particular algorithm, environment or runtime."""
 
     algorithm: Algorithm
-    make_environment: Callable[[int], Environment]
+    make_environment: Callable[[int], Environment | AsynchronousEnvironment]
     """actor index -> its batch of environments"""
     actors: int
     steps: int

@@ -5,11 +5,14 @@ from __future__ import annotations
 from time import perf_counter
 from typing import Protocol
 
+from weft.envs.base import AsynchronousEnvironment, Environment
+from weft.experience.asynchronous import AsynchronousReplayBuffer, AsynchronousUnrollRecorder
 from weft.experience.kinds import Replay, Unrolls
 from weft.experience.replay import ReplayBuffer
 from weft.experience.unrolls import UnrollRecorder
 from weft.program import Program
 from weft.topologies.actor import Actor
+from weft.topologies.asynchronous import AsynchronousActor
 from weft.topologies.job import Job
 from weft.topologies.learner import Learner
 from weft.types import Tree
@@ -22,39 +25,44 @@ def local(job: Job) -> Program:
     return program
 
 
+AnyActor = Actor | AsynchronousActor
+AnyEnvironment = Environment | AsynchronousEnvironment
+
+
 class Cycle(Protocol):
     """How experience passes from the actor to the learner."""
 
-    def advance(self, actor: Actor, learner: Learner, progress: float) -> None:
+    def advance(self, actor: AnyActor, learner: Learner, progress: float) -> None:
         """Act for a while, then learn what is due."""
 
     def save(self) -> Tree:
         """Everything as a tree of arrays."""
 
-    def restore(self, saved: Tree) -> None:
+    def restore(self, saved: Tree, episodes_restarted: bool) -> None:
         """Continue from what ``save`` returned."""
 
 
 class UnrollCycle:
     """On-policy: one unroll, one update, and the unroll is forgotten."""
 
-    def __init__(self, experience: Unrolls, number: int) -> None:
-        self._recorder = UnrollRecorder(experience, number)
+    def __init__(self, recorder: UnrollRecorder) -> None:
+        self._recorder = recorder
 
-    def advance(self, actor: Actor, learner: Learner, progress: float) -> None:
+    def advance(self, actor: AnyActor, learner: Learner, progress: float) -> None:
         """Record one unroll and learn from it."""
         memory, explore = actor.memory, learner.algorithm.explore(progress)
         for step in actor.steps(learner.state.policy, explore, self._recorder.length):
-            self._recorder.record(step.timestep, step.raw, step.extras, step.following)
+            self._recorder.record(step.timestep, step.raw, step.extras, step.following, step.ids)
         learner.learn(self._recorder.finish(actor.timestep, memory), progress)
 
     def save(self) -> Tree:
         """Between two unrolls only the running returns are worth keeping."""
         return {"running_return": self._recorder.running_return}
 
-    def restore(self, saved: Tree) -> None:
+    def restore(self, saved: Tree, episodes_restarted: bool) -> None:
         """Continue from what ``save`` returned."""
-        self._recorder.running_return[:] = saved["running_return"]
+        if not episodes_restarted:
+            self._recorder.running_return[:] = saved["running_return"]
 
 
 class ReplayCycle:
@@ -65,13 +73,14 @@ class ReplayCycle:
         self._replay = replay
         self._owed = 0.0
 
-    def advance(self, actor: Actor, learner: Learner, progress: float) -> None:
-        """Take one step in every environment, then the updates that are due for it."""
+    def advance(self, actor: AnyActor, learner: Learner, progress: float) -> None:
+        """Take one step in every environment that is ready, then the updates that are due for it."""
+        before = actor.agent_steps
         for step in actor.steps(learner.state.policy, learner.algorithm.explore(progress), 1):
-            self._replay.add(step.timestep, step.raw, step.extras, step.memory, step.following)
+            self._replay.add(step.timestep, step.raw, step.extras, step.memory, step.following, step.ids)
         if not self._replay.ready:
             return
-        self._owed += actor.environment.number / self._experience.steps_per_update
+        self._owed += (actor.agent_steps - before) / self._experience.steps_per_update
         while self._owed >= 1:
             self._owed -= 1
             learner.learn(self._replay.sample(), progress)
@@ -80,10 +89,10 @@ class ReplayCycle:
         """Everything as a tree of arrays."""
         return {"owed": self._owed, "replay": self._replay.save()}
 
-    def restore(self, saved: Tree) -> None:
+    def restore(self, saved: Tree, episodes_restarted: bool) -> None:
         """Continue from what ``save`` returned."""
         self._owed = float(saved["owed"])
-        self._replay.restore(saved["replay"])
+        self._replay.restore(saved["replay"], episodes_restarted)
 
 
 class Agent:
@@ -92,15 +101,9 @@ class Agent:
     def __init__(self, job: Job) -> None:
         self._job = job
         environment = job.make_environment(0)
-        self._actor = Actor(job.algorithm, environment, job.seeds("actor"))
+        self._actor = _actor(job, environment)
         self._learner = Learner(job.algorithm, job.seeds("learner"))
-        experience = job.algorithm.experience
-        self._cycle: Cycle
-        if isinstance(experience, Unrolls):
-            self._cycle = UnrollCycle(experience, environment.number)
-        else:
-            replay = ReplayBuffer(experience, environment.number, job.seeds("replay"))
-            self._cycle = ReplayCycle(experience, replay)
+        self._cycle = _cycle(job, environment)
         if job.restore is not None:
             parts = {"learner": self._learner.template(), "actor": None, "environment": None, "experience": None}
             self._restore(job.restore(parts))
@@ -118,7 +121,7 @@ class Agent:
     @property
     def steps(self) -> int:
         """Agent steps so far, over all environments."""
-        return self._actor.taken * self._actor.environment.number
+        return self._actor.agent_steps
 
     @property
     def learning(self) -> bool:
@@ -140,9 +143,26 @@ class Agent:
 
     def _restore(self, saved: dict[str, Tree]) -> None:
         self._learner.restore(saved["learner"])
-        self._cycle.restore(saved["experience"])
-        if not self._actor.restore(saved):
+        continued = self._actor.restore(saved)
+        self._cycle.restore(saved["experience"], episodes_restarted=not continued)
+        if not continued:
             self._job.monitor.note(
                 f"The state of {self._actor.environment.name} cannot be saved: its episodes begin anew, "
                 "so this run is no longer the same, bit for bit, as one that was never stopped."
             )
+
+
+def _actor(job: Job, environment: AnyEnvironment) -> AnyActor:
+    if isinstance(environment, AsynchronousEnvironment):
+        return AsynchronousActor(job.algorithm, environment, job.seeds("actor"))
+    return Actor(job.algorithm, environment, job.seeds("actor"))
+
+
+def _cycle(job: Job, environment: AnyEnvironment) -> Cycle:
+    experience, number = job.algorithm.experience, environment.number
+    asynchronous = isinstance(environment, AsynchronousEnvironment)
+    if isinstance(experience, Unrolls):
+        recorder = AsynchronousUnrollRecorder if asynchronous else UnrollRecorder
+        return UnrollCycle(recorder(experience, number))
+    buffer = AsynchronousReplayBuffer if asynchronous else ReplayBuffer
+    return ReplayCycle(experience, buffer(experience, number, job.seeds("replay")))
