@@ -94,9 +94,14 @@ def test_maps_over_several_networks_at_once():
     np.testing.assert_allclose(mapped, single, rtol=1e-4, atol=1e-5)
 
 
-def test_the_cpu_never_runs_xlas_convolution():
-    images, kernel = jnp.zeros((64, 20, 20, 4)), jnp.zeros((4, 4, 4, 8))
-    step = jax.jit(jax.grad(lambda kernel: jnp.sum(jnp.square(convolve(images, kernel, (2, 2))))))
-    compiled = step.lower(kernel).compile().as_text()
-    assert "dot" in compiled
-    assert "convolution(" not in compiled
+@pytest.mark.parametrize(
+    ("platform", "operation"), [("cpu", "dot_general"), ("cuda", "convolution"), ("tpu", "convolution")]
+)
+def test_each_platform_has_its_own_way(platform, operation):
+    def loss(images, kernel):
+        return jnp.sum(jnp.square(convolve(images, kernel, (2, 2))))
+
+    step = jax.jit(jax.grad(loss, argnums=(0, 1))).trace(jnp.zeros((64, 20, 20, 4)), jnp.zeros((4, 4, 4, 8)))
+    program = step.lower(lowering_platforms=(platform,)).as_text()
+    found = [name for name in ("dot_general", "convolution") if f"stablehlo.{name}" in program]
+    assert found == [operation]
