@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import gymnasium
 
     from weft.algorithm import Algorithm
-    from weft.envs.base import Environment
+    from weft.envs.base import AsynchronousEnvironment, Environment
     from weft.networks.network import Torso
     from weft.runs.evaluation import Evaluation
     from weft.runs.policy import Policy
@@ -193,7 +193,7 @@ class Run:
 
         if episodes < 1:
             raise WeftError(f"An evaluation of {episodes} episodes says nothing: play at least 1.")
-        environment = self._environments(min(episodes, 16), self.config.train.env.evaluation())
+        environment = self._stage(min(episodes, 16))
         try:
             seed = self.config.train.seed + 10_000 if seed is None else seed
             return evaluate(self._policy(best), environment, episodes, seed, deterministic)
@@ -219,7 +219,7 @@ class Run:
         """Film whole episodes as mp4 or gif, by default into ``video.mp4`` in the run's folder."""
         from weft.runs.video import record
 
-        environment = self._environments(1, self.config.train.env.evaluation(), render=True)
+        environment = self._stage(1, render=True)
         try:
             policy = self._policy(best)
             target = Path(path) if path is not None else self.folder / "video.mp4"
@@ -251,7 +251,7 @@ class Run:
         self,
         folder: RunFolder,
         algorithm: Algorithm,
-        environment: Environment,
+        environment: Environment | AsynchronousEnvironment,
         callbacks: Sequence[Callback],
         progress: bool,
         resumed: bool,
@@ -328,21 +328,20 @@ class Run:
             "seed": train.seed,
         }
 
-    def _environments(
-        self, number: int | None = None, settings: EnvironmentSettings | None = None, render: bool = False
-    ) -> Environment:
-        """Make environments of this run; without arguments those to train in."""
+    def _environments(self) -> Environment | AsynchronousEnvironment:
+        """Make the environments to train in."""
         from weft.envs import make
-        from weft.envs.base import Environment
 
         prepare_jax()
-        train = self.config.train
-        source = self._sources.environment
-        environment = make(source, number or train.envs, settings=settings or train.env, render=render)
-        if isinstance(environment, Environment):
-            return environment
-        environment.close()
-        raise WeftError(f"{environment.name} is asynchronous, which the topology {train.topology} cannot use yet.")
+        return make(self._sources.environment, self.config.train.envs, settings=self.config.train.env)
+
+    def _stage(self, number: int, render: bool = False) -> Environment:
+        """Make environments to show the policy in: as scores are reported, and all of them stepped together."""
+        from weft.envs import make_together
+
+        prepare_jax()
+        settings = self.config.train.env.evaluation()
+        return make_together(self._sources.environment, number, settings=settings, render=render)
 
     def _algorithm(self, spaces: Spaces) -> Algorithm:
         torso = self._sources.torso
@@ -359,7 +358,7 @@ class Run:
         from weft.runs.policy import Policy
 
         if best not in self._policies:
-            environment = self._environments(1)
+            environment = self._stage(1)
             environment.close()
             algorithm = self._algorithm(environment.spaces)
             template = {"state": jax.eval_shape(algorithm.init, jax.random.key(0))}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from weft import errors
@@ -55,6 +56,26 @@ def make(
     if isinstance(environment, AsynchronousEnvironment):
         return TransformedAsynchronous(environment, transforms, name, index)
     return Transformed(environment, transforms, name, index)
+
+
+def make_together(
+    id_or_factory: str | Callable[..., gymnasium.Env] | gymnasium.vector.VectorEnv,
+    number: int = 1,
+    *,
+    settings: EnvironmentSettings | None = None,
+    render: bool = False,
+) -> Environment:
+    """Make environments as ``make`` does, asynchronous ones as their synchronous twins."""
+    from weft.envs.base import Environment
+
+    settings = settings or EnvironmentSettings()
+    if isinstance(id_or_factory, str) and id_or_factory.startswith("envpool-async:"):
+        id_or_factory = id_or_factory.replace("envpool-async:", "envpool:", 1)
+        arguments = {name: value for name, value in settings.arguments.items() if name != "batch_size"}
+        settings = replace(settings, arguments=arguments)
+    environment = make(id_or_factory, number, settings=settings, render=render)
+    assert isinstance(environment, Environment)
+    return environment
 
 
 def known() -> dict[str, list[str]]:
