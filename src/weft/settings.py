@@ -27,22 +27,37 @@ def positive(default: Any) -> Any:
     return dataclasses.field(default=default, metadata={"above": 0.0})
 
 
-def resolve(kind: type[SettingsT], values: Mapping[str, Any], where: str) -> SettingsT:
+def resolve(
+    kind: type[SettingsT], values: Mapping[str, Any], where: str, default: SettingsT | None = None
+) -> SettingsT:
     """Build settings of ``kind`` from nested values; a misspelt, mistyped or impossible one is refused.
 
-    ``where`` names them in messages, e.g. ``ppo``.
+    ``where`` names them in messages, e.g. ``ppo``. What is not given is as in ``default`` or else as declared.
     """
-    known = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     hints = typing.get_type_hints(kind)
-    resolved = {}
+    known = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    resolved = _declared(kind) if default is None else {name: getattr(default, name) for name in known}
     for name, value in values.items():
         if name not in known:
             raise unknown(f"setting of {where}", name, known)
         if dataclasses.is_dataclass(hints[name]) and isinstance(value, Mapping):
-            value = resolve(hints[name], value, f"{where}.{name}")
+            value = resolve(hints[name], value, f"{where}.{name}", resolved.get(name))
         resolved[name] = value
-    settings = kind(**resolved)
-    return _checked(settings, where)
+    for name in known:
+        if name not in resolved:
+            raise WeftError(f"{where}.{name} has no default, so it must be given.")
+    return _checked(kind(**resolved), where)
+
+
+def _declared(kind: Any) -> dict[str, Any]:
+    """Return the defaults of those fields that have one."""
+    defaults = {}
+    for field in dataclasses.fields(kind):
+        if field.default_factory is not dataclasses.MISSING:
+            defaults[field.name] = field.default_factory()
+        elif field.default is not dataclasses.MISSING:
+            defaults[field.name] = field.default
+    return defaults
 
 
 def check(settings: SettingsT, where: str) -> SettingsT:
@@ -100,6 +115,8 @@ def _converted(value: Any, hint: Any, place: str) -> Any:
         if not isinstance(value, (list, tuple)):
             raise WeftError(f"{place} is {value!r}, but must be a list.")
         items = arguments[:1] * len(value) if arguments[-1] is Ellipsis else arguments
+        if len(items) != len(value):
+            raise WeftError(f"{place} is {value!r}, but must be a list of {len(items)}.")
         return tuple(_converted(item, kind, place) for item, kind in zip(value, items, strict=True))
     if origin is dict or hint is Any:
         return value
