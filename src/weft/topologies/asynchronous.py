@@ -29,15 +29,15 @@ class AsynchronousActor(BaseActor[AsynchronousEnvironment]):
         self.agent_steps = 0
         """Steps so far, over all environments."""
         self._memory = map_tree(np.array, initial_memory(algorithm, number))
-        """[number, ...] before the observation that each environment showed last"""
+        """[number, ...] before the observation that each environment showed last."""
         self._shown: Tree = None
-        """The ``Timestep`` [number] of what each environment showed last, as a tuple without ``final``"""
+        """The ``Timestep`` [number] of what each environment showed last, as a tuple without ``final``."""
         self._acted: Tree = None
-        """(raw, extras, memory after it) [number, ...] of the action that was taken there"""
-        self._acting = np.zeros(number, bool)
-        """[number] whether there is such an action on its way"""
+        """(raw, extras, memory after it) [number, ...] of the action that was taken there."""
+        self._begun = np.zeros(number, bool)
+        """[number] whether there is such an action: only what an environment begins with is no step."""
         self._ready: tuple[np.ndarray, Timestep] | None = None
-        """What came back last and was not acted upon"""
+        """What came back last and was not acted upon."""
 
     @property
     def timestep(self) -> Timestep:
@@ -86,7 +86,6 @@ class AsynchronousActor(BaseActor[AsynchronousEnvironment]):
         if self._acted is None:
             self._acted = allocate(acted, self.environment.number)
         write(self._acted, ids, acted)
-        self._acting[ids] = True
         self._ready = None
         self.taken += 1
         self._seconds["policy"] += perf_counter() - started
@@ -104,11 +103,12 @@ class AsynchronousActor(BaseActor[AsynchronousEnvironment]):
         return step
 
     def _completed(self, ids: np.ndarray, following: Timestep) -> Step | None:
-        acting = self._acting[ids]
-        if not acting.all():
-            ids = ids[acting]
-            final = None if following.final is None else take(following.final, acting)
-            following = Timestep(*take(following[:5], acting))._replace(final=final)
+        begun = self._begun[ids]
+        if not begun.all():
+            self._begun[ids] = True
+            ids = ids[begun]
+            final = None if following.final is None else take(following.final, begun)
+            following = Timestep(*take(following[:5], begun))._replace(final=final)
         if not len(ids):
             return None
         timestep, memory = Timestep(*take(self._shown, ids)), take(self._memory, ids)
