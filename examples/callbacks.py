@@ -21,7 +21,9 @@ def main() -> None:
         steps=200_000,
         callbacks=[good_enough, lambda row: speeds.append(row["steps_per_second"])],
     )
-    print(f"stopped after {run.summary['steps']:,} steps with {run.summary['mean_return']:.0f}, at {max(speeds):,.0f}/s")
+    print(
+        f"stopped after {run.summary['steps']:,} steps with {run.summary['mean_return']:.0f}, at {max(speeds):,.0f}/s"
+    )
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ def main() -> None:
     runs = [
         run
         for clip in (0.1, 0.3)
-        for run in weft.train_seeds(3, "ppo", "CartPole-v1", steps=15_000, settings={"clip": clip}, progress=False)
+        for run in weft.train_seeds(2, "ppo", "CartPole-v1", steps=12_000, settings={"clip": clip}, progress=False)
     ]
     for run in runs:
         print(run.config.settings.clip, run.config.train.seed, run.summary["mean_return"])

@@ -28,7 +28,7 @@ from weft.types import Array, Spaces, Trajectory, Tree
 class Config:
     """REINFORCE with a learned baseline (Williams 1992)."""
 
-    learning_rate: float = positive(3e-3)
+    learning_rate: float = positive(1e-2)
     """Step size of Adam."""
     unroll: int = positive(64)
     """Steps of each environment between two updates; returns are completed by the baseline where it ends."""

@@ -1,6 +1,8 @@
 """Train in an environment of your own: any Gymnasium environment, given as its class or as a function that makes it.
 
-The same from a shell in this folder: weft train dqn own_environment:Corridor --env.arguments length 20
+The same from a shell in this folder:
+
+    weft train dqn own_environment:Corridor --env.arguments length 12 --env.time-limit 60
 """
 
 from typing import Any
@@ -16,7 +18,7 @@ class Corridor(gymnasium.Env):
 
     metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012
 
-    def __init__(self, length: int = 10, render_mode: str | None = None) -> None:
+    def __init__(self, length: int = 8, render_mode: str | None = None) -> None:
         self.observation_space = gymnasium.spaces.Discrete(length)
         self.action_space = gymnasium.spaces.Discrete(2)
         self.render_mode = render_mode
@@ -43,7 +45,7 @@ def main() -> None:
     run = weft.train(
         "dqn",
         Corridor,
-        env={"arguments": {"length": 20}, "time_limit": 100},  # truncated after 100 steps; see docs/environments.md
+        env={"arguments": {"length": 12}, "time_limit": 60},  # truncated after 60 steps; see docs/environments.md
         steps=6_000,
         settings={"warmup": 500},
     )

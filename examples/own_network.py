@@ -38,7 +38,7 @@ def apply(params: dict[str, Any], observation: jax.Array) -> jax.Array:
 
 def main() -> None:
     for torso in (Residual, (init, apply)):
-        run = weft.train("ppo", "CartPole-v1", torso=torso, steps=20_000, settings={"learning_rate": 1e-3})
+        run = weft.train("ppo", "CartPole-v1", torso=torso, steps=12_000, settings={"learning_rate": 1e-3})
         print(f"mean return {run.evaluate(episodes=10).mean_return:.0f}")
 
 

@@ -8,7 +8,7 @@ def main() -> None:
         "ppo",
         "CartPole-no-velocity",
         envs=16,
-        steps=60_000,
+        steps=30_000,
         settings={"network": {"recurrent": "gru", "memory_size": 64}, "minibatches": 4},
     )
     print(f"mean return {run.evaluate(episodes=10).mean_return:.0f}")

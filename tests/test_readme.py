@@ -1,0 +1,64 @@
+"""What README.md tells people to type works, with fewer steps."""
+
+import re
+import runpy
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from weft import cli
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def shortened(text: str) -> str:
+    """Return the text with a hundredth of every number of steps."""
+    return re.sub(r"(steps[ =])([\d_]+)", lambda match: f"{match[1]}{int(match[2].replace('_', '')) // 100}", text)
+
+
+def commands() -> list[str]:
+    lines = [line for language, block in BLOCKS if language == "sh" for line in block.splitlines()]
+    return [line for line in lines if line.startswith("weft ")]
+
+
+def test_the_first_session_works(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert {line.split()[1] for line in commands()} == {"train", "evaluate", "record", "plot", "resume", "show"}
+    for line in commands():
+        monkeypatch.setattr(sys, "argv", shlex.split(shortened(line)))
+        cli.main()
+    said = capsys.readouterr().out
+    assert "mean return" in said and "--ppo.clip" in said
+    assert (tmp_path / "runs/first/video.gif").stat().st_size and (tmp_path / "runs/first/returns.png").stat().st_size
+
+
+def test_the_python_session_works(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (script,) = (block for language, block in BLOCKS if language == "python")
+    (tmp_path / "session.py").write_text(shortened(script))
+    names = runpy.run_path("session.py")
+    assert names["run"].summary["finished"] and names["run"].summary["steps"] >= 1500
+    assert names["action"] in (0, 1) and len(names["rows"]["steps"])
+
+
+def test_make_has_the_targets_named_in_the_readme():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"`make (\w+)`", README)) | set(re.findall(r"^make (\w+)", README, re.MULTILINE))
+    assert targets >= {"train", "test"}
+    assert targets <= set(re.findall(r"^(\w+):", makefile, re.MULTILINE))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(document):
+    for target in re.findall(r"\]\(([^)]+)\)", document.read_text(encoding="utf-8")):
+        path, _, anchor = target.partition("#")
+        file = (document.parent / path).resolve() if path else document
+        assert file.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.*)", file.read_text(encoding="utf-8"), re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}, target
