@@ -219,6 +219,8 @@ class Run:
         """Film whole episodes as mp4 or gif, by default into ``video.mp4`` in the run's folder."""
         from weft.runs.video import record
 
+        if episodes < 1:
+            raise WeftError(f"A video of {episodes} episodes shows nothing: film at least 1.")
         environment = self._stage(1, render=True)
         try:
             policy = self._policy(best)
