@@ -38,6 +38,9 @@ __all__ = [*_PLACES, "__version__"]
 def __getattr__(name: str) -> Any:
     if name not in _PLACES:
         raise AttributeError(f"module 'weft' has no attribute {name!r}")
+    from weft.allocation import keep_memory
+
+    keep_memory()
     value = getattr(importlib.import_module(_PLACES[name]), name)
     globals()[name] = value
     return value

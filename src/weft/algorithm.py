@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -42,7 +42,7 @@ class State(NamedTuple):
 class Feedback(NamedTuple):
     """What one gradient computation reports beside the gradients."""
 
-    metrics: dict[str, Array]
+    metrics: Mapping[str, Array]
     """Scalars; the ``loss`` is among them."""
     priorities: Array | None = None
     """[N] new priorities of the minibatch's items, for prioritised replay; None otherwise."""

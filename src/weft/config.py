@@ -71,9 +71,13 @@ def resolved(tree: Mapping[str, Any], section: str, settings_class: type) -> Con
     return Config(algorithm, environment, train, section, check(settings, section))
 
 
-def name_of(thing: str | Callable[..., Any]) -> str:
-    """Return the name by which a configuration knows a function or a class: ``module:qualified.name``."""
+def name_of(thing: str | Callable[..., Any] | tuple[Any, ...]) -> str:
+    """Return the name by which a configuration knows the user's own code: ``module:qualified.name``.
+
+    What has no name that can be imported (a lambda, a closure, a pair) is described in angle brackets, and has to be
+    given again when the run is loaded.
+    """
     if isinstance(thing, str):
         return thing
-    kind = thing if hasattr(thing, "__qualname__") else type(thing)
-    return f"{kind.__module__}:{kind.__qualname__}"
+    name = f"{getattr(thing, '__module__', None)}:{getattr(thing, '__qualname__', None)}"
+    return f"<{type(thing).__name__}>" if "None" in name.split(":") or "<" in name else name

@@ -244,7 +244,11 @@ class Run:
             algorithm = self._algorithm(environment.spaces)
             with RunFolder.create(self.config.as_tree(), path) as folder:
                 self.folder = folder.path
-                self._execute(folder, algorithm, environment, callbacks, progress, resumed=False)
+                try:
+                    self._execute(folder, algorithm, environment, callbacks, progress, resumed=False)
+                except WeftError:
+                    folder.discard_unused()
+                    raise
         finally:
             environment.close()
         return self
@@ -346,6 +350,12 @@ class Run:
         return make_together(self._sources.environment, number, settings=settings, render=render)
 
     def _algorithm(self, spaces: Spaces) -> Algorithm:
+        for kind, source in self._sources._asdict().items():
+            if isinstance(source, str) and source.startswith("<"):
+                raise WeftError(
+                    f"The {kind} of {self.folder} was given as an object without a name that can be imported: "
+                    f"give it again, weft.load(folder, {kind}=...)."
+                )
         torso = self._sources.torso
         if isinstance(torso, str):
             torso = names.find(torso, "torso")

@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
-from weft.algorithm import Act, Algorithm, Feedback, Policy, State
+from weft.algorithm import Act, Algorithm, Policy, State
 from weft.experience.kinds import Replay
 from weft.experience.replay import Transitions
 from weft.experience.trajectories import continues
+from weft.maths.descent import Descent, gradients_of
 from weft.maths.losses import huber, masked_mean
 from weft.maths.returns import n_step_returns
 from weft.networks.action import JointActions
@@ -84,14 +84,11 @@ def dqn(config: Config, spaces: Spaces, torso: Torso | None = None) -> Algorithm
     head = dueling(actions.number) if config.dueling else action_values(actions.number)
     network = build(spaces.observation, {"values": head}, config.network, torso)
     recurrent = config.network.recurrent is not None
-    clip_gradients = (
-        optax.clip_by_global_norm(config.max_gradient_norm) if config.max_gradient_norm else optax.identity()
-    )
-    optimiser = optax.chain(clip_gradients, optax.scale_by_adam())
+    descent = Descent(config.learning_rate, config.anneal, config.max_gradient_norm, epsilon=1e-8)
 
     def init(key: jax.Array) -> State:
         params = network.init(key)
-        return State.begin(params, optimiser.init(params), target=jax.tree.map(jnp.copy, params))
+        return State.begin(params, descent.init(params), target=jax.tree.map(jnp.copy, params))
 
     def act(policy: Policy, observation: Tree, memory: Tree, first: Array, key: jax.Array, explore: Array) -> Act:
         outputs, memory = network.apply(policy[0], observation, memory, first)
@@ -144,18 +141,11 @@ def dqn(config: Config, spaces: Spaces, torso: Torso | None = None) -> Algorithm
         total = masked_mean(huber(error, config.huber), valid)
         return total, {"loss": total, "value": masked_mean(value, valid), "error": masked_mean(jnp.abs(error), valid)}
 
-    def gradients(state: State, minibatch: Lesson, key: jax.Array) -> tuple[Tree, Feedback]:
-        grads, metrics = jax.grad(loss, has_aux=True)(state.params, minibatch)
-        return grads, Feedback({**metrics, "gradient_norm": optax.tree.norm(grads)})
-
     def apply(state: State, grads: Tree) -> State:
-        directions, optimiser_state = optimiser.update(grads, state.optimiser)
-        rate = config.learning_rate * (1 - state.progress if config.anneal else 1.0)
-        params = jax.tree.map(lambda param, direction: param - rate * direction, state.params, directions)
-        updates = state.updates + 1
-        renewed = updates % config.target_period == 0
-        target = jax.tree.map(lambda new, old: jnp.where(renewed, new, old), params, state.target)
-        return state._replace(params=params, target=target, optimiser=optimiser_state, updates=updates)
+        state = descent.step(state, grads)
+        renewed = state.updates % config.target_period == 0
+        target = jax.tree.map(lambda new, old: jnp.where(renewed, new, old), state.params, state.target)
+        return state._replace(target=target)
 
     return Algorithm(
         name="dqn",
@@ -165,7 +155,7 @@ def dqn(config: Config, spaces: Spaces, torso: Torso | None = None) -> Algorithm
         value=state_value,
         explore=explore,
         prepare=prepare,
-        gradients=gradients,
+        gradients=gradients_of(loss),
         apply=apply,
         experience=Replay(
             capacity=config.capacity,

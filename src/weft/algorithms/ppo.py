@@ -12,16 +12,17 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
-from weft.algorithm import Act, Algorithm, Feedback, Policy, State
+from weft.algorithm import Act, Algorithm, Policy, State
 from weft.experience.kinds import Unrolls
 from weft.experience.trajectories import continues
+from weft.maths.descent import Descent, gradients_of
 from weft.maths.losses import masked_mean, masked_standardised
 from weft.maths.normalisation import Normaliser
 from weft.maths.returns import generalised_advantages
 from weft.networks.action import action_adapter
 from weft.networks.network import NetworkSettings, Torso, build
+from weft.networks.observation import is_image
 from weft.networks.policy import stochastic, value
 from weft.networks.spaces import examples
 from weft.networks.values import unroll_with_successors
@@ -69,8 +70,8 @@ class Config:
     """(9) Scale gradients down to this global norm."""
     network: NetworkSettings = field(default_factory=NetworkSettings)
     """The network; its ``orthogonal`` initialisation and ``tanh`` activation are the details (3) and (8)."""
-    shared: bool = False
-    """Let policy and value share every layer but the last, as is usual for images."""
+    shared: bool | None = None
+    """Let policy and value share every layer but the last; unset: for images."""
 
 
 class Samples(NamedTuple):
@@ -92,20 +93,18 @@ def ppo(config: Config, spaces: Spaces, torso: Torso | None = None) -> Algorithm
     """Return PPO for these spaces."""
     actions = action_adapter(spaces.action)
     heads = {"policy": stochastic(actions), "value": value()}
-    network = build(spaces.observation, heads, config.network, torso, shared=config.shared)
+    shared = is_image(spaces.observation) if config.shared is None else config.shared
+    network = build(spaces.observation, heads, config.network, torso, shared=shared)
     recurrent = config.network.recurrent is not None
     normaliser = Normaliser(
         config.normalise_observations, config.clip_observations, config.scale_rewards, config.clip_rewards
     )
-    clip_gradients = (
-        optax.clip_by_global_norm(config.max_gradient_norm) if config.max_gradient_norm else optax.identity()
-    )
-    optimiser = optax.chain(clip_gradients, optax.scale_by_adam(eps=1e-5))
+    descent = Descent(config.learning_rate, config.anneal, config.max_gradient_norm, epsilon=1e-5)
 
     def init(key: jax.Array) -> State:
         params = network.init(key)
         statistics = normaliser.initial(examples(spaces.observation))
-        return State.begin(params, optimiser.init(params), statistics=statistics)
+        return State.begin(params, descent.init(params), statistics=statistics)
 
     def act(policy: Policy, observation: Tree, memory: Tree, first: Array, key: jax.Array, explore: Array) -> Act:
         params, statistics = policy
@@ -185,16 +184,6 @@ def ppo(config: Config, spaces: Spaces, torso: Torso | None = None) -> Algorithm
             "clipped": masked_mean(jnp.abs(ratio - 1) > config.clip, samples.valid),
         }
 
-    def gradients(state: State, minibatch: Samples, key: jax.Array) -> tuple[Tree, Feedback]:
-        grads, metrics = jax.grad(loss, has_aux=True)(state.params, minibatch)
-        return grads, Feedback({**metrics, "gradient_norm": optax.tree.norm(grads)})
-
-    def apply(state: State, grads: Tree) -> State:
-        directions, optimiser_state = optimiser.update(grads, state.optimiser)
-        rate = config.learning_rate * (1 - state.progress if config.anneal else 1.0)
-        params = jax.tree.map(lambda param, direction: param - rate * direction, state.params, directions)
-        return state._replace(params=params, optimiser=optimiser_state, updates=state.updates + 1)
-
     return Algorithm(
         name="ppo",
         init=init,
@@ -203,8 +192,8 @@ def ppo(config: Config, spaces: Spaces, torso: Torso | None = None) -> Algorithm
         value=state_value,
         explore=lambda progress: 1.0,
         prepare=prepare,
-        gradients=gradients,
-        apply=apply,
+        gradients=gradients_of(loss),
+        apply=descent.step,
         experience=Unrolls(
             length=config.unroll,
             epochs=config.epochs,

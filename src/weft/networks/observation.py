@@ -92,6 +92,11 @@ class Image(nnx.Module):
         return self.torso(x if self.pixels else x.astype(jnp.float32) * self.scale)
 
 
+def is_image(space: gymnasium.Space) -> bool:
+    """Whether observations are one picture and nothing else."""
+    return isinstance(space, spaces.Box) and image_layout(space) is not None
+
+
 def image_layout(space: spaces.Box) -> tuple[int, ...] | None:
     """Return the order of axes that makes the space's arrays (height, width, channels...), or None if no image.
 

@@ -7,7 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from weft.envs.base import Environment
+from weft.errors import WeftError
 from weft.runs.policy import Policy
+
+LONGEST_EPISODE = 100_000
+"""Steps after which an evaluation gives up; Atari's longest episodes have 27,000."""
 
 
 class Evaluation(NamedTuple):
@@ -42,6 +46,11 @@ def evaluate(policy: Policy, environment: Environment, episodes: int, seed: int,
     timestep = environment.reset(seed)
     policy.reset()
     while quota.any():
+        if length.max() > LONGEST_EPISODE:
+            raise WeftError(
+                f"An episode of {environment.name} did not end within {LONGEST_EPISODE:,} steps: "
+                "give the environment a time limit (env.time_limit) to evaluate in it."
+            )
         timestep_before = timestep
         timestep = environment.step(policy.act(timestep.observation, deterministic, timestep.first))
         real = ~np.asarray(timestep_before.last)

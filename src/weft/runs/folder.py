@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import sys
 import tomllib
 import weakref
@@ -135,6 +136,11 @@ class RunFolder:
     ) -> None:
         self.close()
 
+    def discard_unused(self) -> None:
+        """Delete the folder again if nothing was trained in it, because what was asked for could not be done."""
+        if not any(_holds_something(self.path / name) for name in ("checkpoints", "metrics.jsonl")):
+            shutil.rmtree(self.path)
+
     @cached_property
     def config(self) -> dict[str, Any]:
         """The resolved configuration."""
@@ -193,6 +199,10 @@ def _from_toml(value: Any) -> Any:
     if isinstance(value, list):
         return [_from_toml(item) for item in value]
     return None if value == "none" else value
+
+
+def _holds_something(path: Path) -> bool:
+    return any(path.iterdir()) if path.is_dir() else path.exists() and path.stat().st_size > 0
 
 
 def _make(path: Path) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -48,7 +48,17 @@ class _Group(NamedTuple):
     label: str
 
 
-def plot(runs: Sequence[str | Path | Sequence[str | Path]], output: str | Path) -> Path:
+class HasFolder(Protocol):
+    """A run."""
+
+    folder: Path
+
+
+Source: TypeAlias = str | Path | HasFolder
+"""A run, or its folder."""
+
+
+def plot(runs: Sequence[Source | Sequence[Source]], output: str | Path) -> Path:
     """Draw mean return and steps per second of ``runs`` over agent steps into the picture ``output``.
 
     Runs whose configurations differ in the seed only are averaged, with a 95 % bootstrap interval of the mean over
@@ -81,11 +91,11 @@ def plot(runs: Sequence[str | Path | Sequence[str | Path]], output: str | Path) 
     return output
 
 
-def _grouped(runs: Sequence[str | Path | Sequence[str | Path]]) -> list[list[_Run]]:
+def _grouped(runs: Sequence[Source | Sequence[Source]]) -> list[list[_Run]]:
     """Return the runs by the line they belong to, in the order given."""
     groups: dict[Any, list[_Run]] = {}
     for place, item in enumerate(runs):
-        if isinstance(item, str | Path):
+        if isinstance(item, str) or not isinstance(item, Sequence):
             run = _load(item)
             groups.setdefault(tuple(sorted((name, repr(value)) for name, value in run.config.items())), []).append(run)
         else:
@@ -95,7 +105,8 @@ def _grouped(runs: Sequence[str | Path | Sequence[str | Path]]) -> list[list[_Ru
     return list(groups.values())
 
 
-def _load(path: str | Path) -> _Run:
+def _load(source: Source) -> _Run:
+    path = source if isinstance(source, str | Path) else source.folder
     folder = RunFolder.open(path)
     columns = metrics.read(folder.path)
     if "mean_return" not in columns or not np.isfinite(columns["mean_return"]).any():

@@ -83,7 +83,7 @@ class Actor(BaseActor[Environment]):
 
     def steps(self, policy: Policy, explore: float, number: int) -> Iterator[Step]:
         """Take ``number`` steps in every environment with one policy."""
-        timestep, level = self.timestep, np.float32(explore)
+        timestep, level = self.timestep, jax.device_put(np.float32(explore))
         for _ in range(number):
             started = perf_counter()
             act = self._act(policy, timestep.observation, self.memory, timestep.first, self._next_key(), level)

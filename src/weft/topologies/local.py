@@ -6,6 +6,7 @@ from time import perf_counter
 from typing import Protocol
 
 from weft.envs.base import AsynchronousEnvironment, Environment
+from weft.errors import WeftError
 from weft.experience.asynchronous import AsynchronousReplayBuffer, AsynchronousUnrollRecorder
 from weft.experience.kinds import Replay, Unrolls
 from weft.experience.replay import ReplayBuffer
@@ -20,6 +21,8 @@ from weft.types import Tree
 
 def local(job: Job) -> Program:
     """One agent that acts and learns in turn."""
+    if job.actors != 1:
+        raise WeftError(f"local has one actor, not {job.actors}: give it more environments (--envs) instead.")
     program = Program("local")
     program.add("agent", Agent(job))
     return program
@@ -71,7 +74,8 @@ class ReplayCycle:
     def __init__(self, experience: Replay, replay: ReplayBuffer) -> None:
         self._experience = experience
         self._replay = replay
-        self._owed = 0.0
+        self._unlearned = 0.0
+        """Steps taken since the updates that they call for."""
 
     def advance(self, actor: AnyActor, learner: Learner, progress: float) -> None:
         """Take one step in every environment that is ready, then the updates that are due for it."""
@@ -80,18 +84,18 @@ class ReplayCycle:
             self._replay.add(step.timestep, step.raw, step.extras, step.memory, step.following, step.ids)
         if not self._replay.ready:
             return
-        self._owed += (actor.agent_steps - before) / self._experience.steps_per_update
-        while self._owed >= 1:
-            self._owed -= 1
+        self._unlearned += actor.agent_steps - before
+        while self._unlearned >= self._experience.steps_per_update:
+            self._unlearned -= self._experience.steps_per_update
             learner.learn(self._replay.sample(), progress)
 
     def save(self) -> Tree:
         """Everything as a tree of arrays."""
-        return {"owed": self._owed, "replay": self._replay.save()}
+        return {"unlearned": self._unlearned, "replay": self._replay.save()}
 
     def restore(self, saved: Tree, episodes_restarted: bool) -> None:
         """Continue from what ``save`` returned."""
-        self._owed = float(saved["owed"])
+        self._unlearned = float(saved["unlearned"])
         self._replay.restore(saved["replay"], episodes_restarted)
 
 

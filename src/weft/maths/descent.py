@@ -1,0 +1,52 @@
+"""Gradient descent as most algorithms do it: clipped gradients, Adam, a rate that may fall to 0 over the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import jax
+import optax
+
+from weft.algorithm import Feedback, State
+from weft.types import Tree
+
+Loss = Callable[[Tree, Tree], tuple[jax.Array, dict[str, jax.Array]]]
+"""(params, minibatch) -> (loss, metrics)"""
+
+
+def gradients_of(loss: Loss) -> Callable[[State, Tree, jax.Array], tuple[Tree, Feedback]]:
+    """Return the ``gradients`` of an algorithm whose loss draws nothing at random."""
+
+    def gradients(state: State, minibatch: Tree, key: jax.Array) -> tuple[Tree, Feedback]:
+        grads, metrics = jax.grad(loss, has_aux=True)(state.params, minibatch)
+        return grads, Feedback({**metrics, "gradient_norm": optax.tree.norm(grads)})
+
+    return gradients
+
+
+@dataclass(frozen=True)
+class Descent:
+    """Adam (Kingma and Ba, 2015) on gradients scaled down to a global norm."""
+
+    learning_rate: float
+    anneal: bool
+    """Let the rate fall linearly with ``state.progress``."""
+    max_gradient_norm: float | None
+    epsilon: float
+
+    def init(self, params: Tree) -> Tree:
+        """Return the optimiser's state before the first step."""
+        return self._transformation().init(params)
+
+    def step(self, state: State, grads: Tree) -> State:
+        """Take one step."""
+        directions, optimiser = self._transformation().update(grads, state.optimiser)
+        rate = self.learning_rate * (1 - state.progress if self.anneal else 1.0)
+        params = jax.tree.map(lambda param, direction: param - rate * direction, state.params, directions)
+        return state._replace(params=params, optimiser=optimiser, updates=state.updates + 1)
+
+    def _transformation(self) -> optax.GradientTransformation:
+        norm = self.max_gradient_norm
+        clip = optax.identity() if norm is None else optax.clip_by_global_norm(norm)
+        return optax.chain(clip, optax.scale_by_adam(eps=self.epsilon))
