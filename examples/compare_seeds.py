@@ -11,7 +11,7 @@ def main() -> None:
     ]
     for run in runs:
         print(run.config.settings.clip, run.config.train.seed, run.summary["mean_return"])
-    print(weft.plot([run.folder for run in runs], "clip.png"))
+    print(weft.plot(runs, "clip.png"))
 
 
 if __name__ == "__main__":

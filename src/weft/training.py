@@ -6,7 +6,7 @@ import logging
 import shlex
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,7 +24,7 @@ from weft.runs.checkpoint import Checkpoint, Checkpoints, read
 from weft.runs.folder import RunFolder, read_config
 from weft.runs.monitor import Callback, RunMonitor
 from weft.runs.progress import Progress
-from weft.runs.sinks import open_sinks
+from weft.runs.sinks import check_sinks, open_sinks
 from weft.settings import check
 from weft.topologies.job import Job
 
@@ -239,6 +239,7 @@ class Run:
         return replace(self.config, train=check(replace(train, steps=steps), "train"))
 
     def _begin(self, path: str | Path | None, callbacks: Sequence[Callback], progress: bool) -> Run:
+        check_sinks(self.config.train.loggers)
         environment = self._environments()
         try:
             algorithm = self._algorithm(environment.spaces)
@@ -272,12 +273,12 @@ class Run:
             earlier = _newest(checkpoints, warn) if resumed else None
             steps = earlier.steps if earlier else 0
             metric_files.truncate(folder.path, steps)
-            sinks: list[metric_files.Sink] = [
-                metric_files.Metrics(folder.path),
-                open_sinks(train.loggers, folder.path, self.config.as_tree(), steps, warn),
+            sinks = [
+                stack.enter_context(metric_files.Metrics(folder.path)),
+                stack.enter_context(
+                    closing(open_sinks(train.loggers, folder.path, self.config.as_tree(), steps, warn))
+                ),
             ]
-            for sink in sinks:
-                stack.callback(sink.close)
             monitor = RunMonitor(
                 train.steps,
                 checkpoints,

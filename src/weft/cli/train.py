@@ -87,7 +87,7 @@ def _start(section: str, command: Any) -> None:
 
 def _value_of(flag: str, arguments: list[str]) -> str | None:
     """Return the value of one flag, before the flags can be parsed as a whole."""
-    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+    for argument, following in zip(arguments, [*arguments, ""][1:], strict=True):
         if argument == flag:
             return following or None
         if argument.startswith(f"{flag}="):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -46,6 +47,8 @@ def make(
     if number < 1:
         raise WeftError(f"There must be at least one environment, not {number}.")
     settings = settings or EnvironmentSettings()
+    if render:
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame draws to memory and need not look for a screen
     environment, stack = _untransformed(id_or_factory, number, settings, render)
     name = id_or_factory if isinstance(id_or_factory, str) else environment.name
     transforms: list[Transform] = [CheckFinite(name)]

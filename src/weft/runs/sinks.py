@@ -46,7 +46,8 @@ class WeightsAndBiases:
     """A run of the project ``weft`` at Weights & Biases; a resumed run continues its own."""
 
     def __init__(self, folder: Path, config: Mapping[str, Any], steps: int) -> None:
-        wandb = require("wandb", "wandb", "Logging to Weights & Biases")
+        import wandb
+
         name = folder.resolve().name
         self._run = wandb.init(project="weft", name=name, id=name, dir=str(folder), config=dict(config), resume="allow")
 
@@ -63,7 +64,9 @@ class MLflow:
     """A run of the experiment ``weft`` at MLflow; a resumed run continues its own, whose name is in ``mlflow.id``."""
 
     def __init__(self, folder: Path, config: Mapping[str, Any], steps: int) -> None:
-        self._mlflow = require("mlflow", "mlflow", "Logging to MLflow")
+        import mlflow
+
+        self._mlflow = mlflow
         self._mlflow.set_experiment("weft")
         stored = folder / "mlflow.id"
         if stored.exists():
@@ -116,11 +119,20 @@ class Background:
             self._warn(f"{type(sink).__name__} failed and is left out: {error}")
 
 
-SINKS: dict[str, Callable[[Path, Mapping[str, Any], int], Sink]] = {
+SINKS: dict[str, type] = {
     "tensorboard": TensorBoard,
     "wandb": WeightsAndBiases,
     "mlflow": MLflow,
 }
+
+
+def check_sinks(names: Sequence[str]) -> None:
+    """Refuse a name that does not exist or whose extra is missing."""
+    for name in names:
+        if name not in SINKS:
+            raise unknown("logger", name, SINKS)
+        if name != "tensorboard":
+            require(name, name, f"Logging to {SINKS[name].__name__}")
 
 
 def open_sinks(
@@ -130,10 +142,8 @@ def open_sinks(
     steps: int = 0,
     warn: Callable[[str], None] = _log.warning,
 ) -> Background:
-    """Open the named sinks for a run that is at ``steps``; a name or an extra that is missing is said at once."""
-    for name in names:
-        if name not in SINKS:
-            raise unknown("logger", name, SINKS)
+    """Open the named sinks for a run that is at ``steps``."""
+    check_sinks(names)
     return Background([SINKS[name](Path(folder), config, steps) for name in names], warn)
 
 
