@@ -273,7 +273,7 @@ class Run:
             earlier = _newest(checkpoints, warn) if resumed else None
             steps = earlier.steps if earlier else 0
             metric_files.truncate(folder.path, steps)
-            sinks = [
+            sinks: list[metric_files.Sink] = [
                 stack.enter_context(metric_files.Metrics(folder.path)),
                 stack.enter_context(
                     closing(open_sinks(train.loggers, folder.path, self.config.as_tree(), steps, warn))
