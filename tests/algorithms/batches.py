@@ -15,6 +15,8 @@ from weft.experience.replay import Transitions
 from weft.types import Spaces, Trajectory, Tree
 
 KEY = jax.random.key(0)
+jitted = functools.cache(jax.jit)
+"""Functions that are the same are compiled once."""
 VECTOR = spaces.Box(-1, 1, (3,))
 DISCRETE = Spaces(VECTOR, spaces.Discrete(3))
 CONTINUOUS = Spaces(VECTOR, spaces.Box(-2, 2, (2,)))
@@ -42,7 +44,7 @@ def trajectory(
         last[t] = ~last[t - 1] & (random.random(number) < 0.3)
     first = np.zeros_like(last)
     first[0], first[1:] = True, last[:-1]
-    memory, acts, act = algorithm.memory(number), [], jax.jit(algorithm.act)
+    memory, acts, act = algorithm.memory(number), [], jitted(algorithm.act)
     begun = memory
     for t in range(length):
         key = jax.random.fold_in(KEY, 1000 * seed + t)
