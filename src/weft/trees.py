@@ -33,7 +33,10 @@ def take(tree: Tree, ids: np.ndarray) -> Tree:
     return map_tree(lambda leaf: leaf[ids], tree)
 
 
-def write(buffer: Tree, index: int | np.ndarray | tuple[np.ndarray, ...], values: Tree) -> None:
+Index = int | np.ndarray | tuple[np.ndarray, ...]
+
+
+def write(buffer: Tree, index: Index, values: Tree) -> None:
     """Copy ``values`` into ``buffer[index]``, leaf by leaf."""
     if isinstance(buffer, np.ndarray):
         buffer[index] = values

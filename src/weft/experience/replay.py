@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from weft.experience.kinds import Replay
-from weft.trees import allocate, map_tree, write
+from weft.trees import Index, allocate, map_tree, write
 from weft.types import EVERY, Array, Ids, Timestep, Trajectory, Tree
 
 
@@ -85,12 +85,12 @@ class ReplayBuffer:
         if columns.final is not None:
             write(columns.final, at, following.final)
 
-    def _next(self, ids: Ids) -> int | tuple[np.ndarray, np.ndarray]:
+    def _next(self, ids: Ids) -> Index:
         """Return where the next step of the environments ``ids`` goes."""
         self.head += 1
         return self._newest(ids)
 
-    def _newest(self, ids: Ids) -> int | tuple[np.ndarray, np.ndarray]:
+    def _newest(self, ids: Ids) -> Index:
         """Return where the newest step of the environments ``ids`` is."""
         return (self.head - 1) % self.rows
 

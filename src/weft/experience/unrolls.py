@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft.experience.kinds import Unrolls
-from weft.trees import allocate, write
+from weft.trees import Index, allocate, write
 from weft.types import EVERY, Ids, Timestep, Trajectory, Tree
 
 
@@ -38,7 +38,7 @@ class UnrollRecorder:
         if columns.final is not None:
             write(columns.final, at, following.final)
         if self.return_discount is not None:
-            columns.extras["running_return"][at] = self._running_return(self.return_discount, following, ids)
+            self._record_running_return(columns.extras["running_return"], at, following, ids)
 
     def finish(self, timestep: Timestep, memory: Tree) -> Trajectory:
         """Close the unroll with the observation after its last action and the ``memory`` it began with."""
@@ -49,15 +49,20 @@ class UnrollRecorder:
         self._row = 0
         return self._trajectory._replace(memory=memory)
 
-    def _next(self, ids: Ids) -> int | tuple[np.ndarray, np.ndarray]:
+    def _next(self, ids: Ids) -> Index:
         """Return where the next step of the environments ``ids`` goes."""
         self._row += 1
         return self._row - 1
 
-    def _running_return(self, discount: float, following: Timestep, ids: Ids) -> np.ndarray:
-        running = self.running_return[ids] * discount + following.reward
-        self.running_return[ids] = np.where(following.last | following.first, np.float32(0), running)
-        return running
+    def _record_running_return(self, column: np.ndarray, at: Index, following: Timestep, ids: Ids) -> None:
+        assert self.return_discount is not None
+        running = self.running_return[ids]
+        running *= self.return_discount
+        running += following.reward
+        column[at] = running
+        running[following.last | following.first] = 0.0
+        if ids is not EVERY:
+            self.running_return[ids] = running
 
     def _allocate(self, timestep: Timestep, action: Tree, extras: dict[str, Tree], following: Timestep) -> Trajectory:
         flat = (self.length, self.number)
