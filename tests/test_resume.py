@@ -69,7 +69,7 @@ def test_the_comparison_covers_everything_and_can_fail(tiny, finished):
     for part in ("params", "statistics", "optimiser", "environment", "running_return", "episodes", "taken"):
         assert part in names
     names = " ".join(name for name, _ in kept(tiny("dqn", folder="replay").folder))
-    for part in ("target", "replay", "random", "owed"):
+    for part in ("target", "replay", "random", "unlearned"):
         assert part in names
 
 

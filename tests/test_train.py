@@ -124,10 +124,10 @@ def test_what_is_not_finite_stops_the_training_and_keeps_the_last_good_checkpoin
     assert run.policy.act(observation).shape == (2,) and np.isfinite(run.policy.value(observation)).all()
 
 
-@pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
-def test_learning_that_diverges_stops_and_keeps_finite_parameters_only(tiny, tmp_path, algorithm):
+@pytest.mark.parametrize(("algorithm", "more"), [("ppo", {"epochs": 1, "minibatches": 1}), ("dqn", {})])
+def test_learning_that_diverges_stops_and_keeps_finite_parameters_only(tiny, tmp_path, algorithm, more):
     """The step that ruins the parameters has a finite loss itself."""
-    settings = {"learning_rate": 3e38, "anneal": False, "max_gradient_norm": None, "network": {"hidden": []}}
+    settings = {"learning_rate": 3e38, "anneal": False, "max_gradient_norm": None, "network": {"hidden": []}, **more}
     with pytest.raises(weft.TrainingDiverged, match=r"became NaN or infinite at update \d+\."):
         tiny(algorithm, settings=settings, checkpoint_every=2, steps=640)
     run = weft.load(tmp_path / "run")
