@@ -127,7 +127,7 @@ def test_what_is_not_finite_stops_the_training_and_keeps_the_last_good_checkpoin
 @pytest.mark.parametrize(("algorithm", "more"), [("ppo", {"epochs": 1, "minibatches": 1}), ("dqn", {})])
 def test_learning_that_diverges_stops_and_keeps_finite_parameters_only(tiny, tmp_path, algorithm, more):
     """The step that ruins the parameters has a finite loss itself."""
-    settings = {"learning_rate": math.inf, "anneal": False, "max_gradient_norm": None, "network": {"hidden": []}, **more}
+    settings = {"learning_rate": math.inf, "anneal": False, "network": {"hidden": []}, **more}
     with pytest.raises(weft.TrainingDiverged, match=r"became NaN or infinite at update \d+\."):
         tiny(algorithm, settings=settings, checkpoint_every=2, steps=640)
     run = weft.load(tmp_path / "run")
