@@ -11,7 +11,7 @@ import pytest
 
 from weft.algorithm import Algorithm, Feedback, State
 from weft.experience.kinds import Experience, Replay, Unrolls
-from weft.update import shuffled, update
+from weft.update import random_order, shuffled, update
 
 SAMPLES = 12
 
@@ -101,3 +101,17 @@ def test_shuffled_is_a_permutation_that_keeps_pairs_together():
     order = parts["x"].reshape(-1)
     assert sorted(order.tolist()) == list(range(SAMPLES)) != order.tolist()
     np.testing.assert_array_equal(parts["more"][0].reshape(SAMPLES, 2, 2), data["more"][0][order])
+
+
+@pytest.mark.parametrize("size", [1, 2, 12, 1000, 70_000])
+def test_random_order_is_a_permutation(size):
+    orders = [random_order(size, jax.random.key(seed)) for seed in range(2)]
+    for order in orders:
+        np.testing.assert_array_equal(np.sort(order), np.arange(size))
+    assert size < 12 or (orders[0] != orders[1]).any()
+
+
+def test_every_order_is_equally_likely():
+    orders = jax.vmap(lambda key: random_order(4, key))(jax.random.split(jax.random.key(0), 12_000))
+    _, counts = np.unique(orders, axis=0, return_counts=True)
+    assert len(counts) == 24 and (abs(counts - 500) < 5 * np.sqrt(500)).all()
