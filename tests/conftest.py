@@ -1,4 +1,4 @@
-"""What whole runs share: compiled programs, settings so small that a run takes a second, and how to compare them."""
+"""What whole runs share: compiled programs, a finished run, the command in another process."""
 
 import os
 import shutil
@@ -6,22 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jax
-import numpy as np
 import pytest
 
 import weft
-from weft.runs.checkpoint import Checkpoints
+from whole_runs import train
 
 ROOT = Path(__file__).parents[1]
-SMALL = {"hidden": [8]}
-PPO = {"unroll": 16, "epochs": 2, "minibatches": 2, "network": SMALL}
-DQN = {"batch": 8, "warmup": 32, "capacity": 200, "target_period": 10, "n_step": 2, "network": SMALL}
-FLAGS = (
-    *("--ppo.unroll", "16", "--ppo.epochs", "2", "--ppo.minibatches", "2", "--ppo.network.hidden", "8"),
-    *("--envs", "2"),
-)
-"""What ``train`` below sets, for the command line."""
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -32,13 +22,6 @@ def compiled(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
         yield
-
-
-def train(algorithm, environment, folder, **options):
-    """Train a run that takes a second. Any argument of ``weft.train`` can be given."""
-    settings = {**({"ppo": PPO, "dqn": DQN}[algorithm]), **options.pop("settings", {})}
-    defaults = {"envs": 2, "steps": 320, "loggers": [], "progress": False}
-    return weft.train(algorithm, environment, folder=folder, settings=settings, **{**defaults, **options})
 
 
 @pytest.fixture
@@ -81,23 +64,3 @@ def command(tmp_path):
     for process in started:
         process.kill()
         process.communicate()
-
-
-def kept(folder):
-    """The newest checkpoint as named arrays and scalars, without how long it took.
-
-    Pickled environments are left out, for equal ones need not be equal bytes; what they show next tells.
-    """
-    parts = Checkpoints(Path(folder) / "checkpoints").restore().parts
-    parts.pop("run")
-    named = [(jax.tree_util.keystr(path), leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(parts)]
-    return [(name, leaf) for name, leaf in named if not isinstance(leaf, bytes)]
-
-
-def assert_same_bits(folder, other):
-    """Compare two runs: parameters, optimiser, statistics, replay, random generators, environments."""
-    ones, others = kept(folder), kept(other)
-    assert [name for name, _ in ones] == [name for name, _ in others]
-    assert any("params" in name for name, _ in ones)
-    for (name, one), (_, two) in zip(ones, others, strict=True):
-        assert np.asarray(one).tobytes() == np.asarray(two).tobytes(), name

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import weft
-from conftest import FLAGS, PPO, assert_same_bits, kept
 from weft.runs.checkpoint import Checkpoints
+from whole_runs import FLAGS, PPO, assert_same_bits, kept
 
 RECURRENT = {"network": {"hidden": [8], "recurrent": "gru", "memory_size": 4}}
 STACKED = {"vectorization": "sync", "frame_stack": 2}

@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 import weft
-from conftest import PPO, SMALL, assert_same_bits
 from weft.runs.checkpoint import Checkpoints
+from whole_runs import PPO, SMALL, assert_same_bits
 
 
 class Faulty(gymnasium.Env):

@@ -11,9 +11,9 @@ import gymnasium
 import numpy as np
 import pytest
 
-from conftest import FLAGS
 from weft.cli import main
 from weft.runs.checkpoint import Checkpoints
+from whole_runs import FLAGS
 
 TRAIN = ("train", "ppo", "CartPole-v1")
 

@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 
 import weft
-from conftest import FLAGS, assert_same_bits
 from weft.cli import COMMANDS, main
+from whole_runs import FLAGS, assert_same_bits
 
 
 @pytest.fixture

@@ -159,7 +159,7 @@ def ppo(config: Config, spaces: Spaces, torso: Torso | None = None) -> Algorithm
     def loss(params: Tree, samples: Samples) -> tuple[jax.Array, dict[str, jax.Array]]:
         outputs = evaluate(params, samples)
         distribution = actions.distribution(outputs["policy"])
-        log_ratio = distribution.log_prob(samples.action) - samples.log_prob
+        log_ratio = jnp.where(samples.valid, distribution.log_prob(samples.action) - samples.log_prob, 0.0)
         ratio = jnp.exp(log_ratio)
         advantage = samples.advantage
         if config.standardise_advantages:
