@@ -18,6 +18,8 @@ HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 PEERS = Path(os.environ.get("WEFT_PEERS", HERE.parent / ".cache" / "peers")).absolute()
 """Where each peer has its own virtual environment."""
+TORCH = ("torch==2.13.0", "numpy")
+"""Installed before a library that needs it, so that pip's own settings decide which build it is."""
 
 
 def machine() -> dict[str, Any]:

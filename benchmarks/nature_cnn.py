@@ -112,7 +112,7 @@ def timed(work: Callable[[], None], repeats: int) -> list[float]:
 @contextmanager
 def torch_sides() -> Iterator[tuple[dict[str, str], Callable[[str, str, int, int], list[float]]]]:
     """Start PyTorch in its own environment; yield its versions and how to measure a side there."""
-    python = measuring.python_of("torch", [["torch", "numpy"]])
+    python = measuring.python_of("torch", [measuring.TORCH])
     script = measuring.HERE / "peers" / "torch_nature_cnn.py"
     with subprocess.Popen([python, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None

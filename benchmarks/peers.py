@@ -33,17 +33,17 @@ class Peer(NamedTuple):
     """How to install a library, and what of the settings it can do."""
 
     stages: Sequence[Sequence[str]]
-    """Arguments of each ``pip install``; torch comes first, so that pip's own settings decide which build it is."""
+    """Arguments of each ``pip install``."""
     environment: dict[str, str] = {}  # noqa: RUF012
     settings: Sequence[str] = tuple(SETTINGS)
 
 
 PEERS = {
-    "stable-baselines3": Peer([["torch", "numpy"], ["stable-baselines3>=2.4"]]),
-    "sbx-rl": Peer([["torch", "numpy"], ["sbx-rl>=0.20"]]),
-    "tianshou": Peer([["torch", "numpy"], ["tianshou>=2,<3"]]),
+    "stable-baselines3": Peer([measuring.TORCH, ["stable-baselines3>=2.4"]]),
+    "sbx-rl": Peer([measuring.TORCH, ["sbx-rl>=0.20"]]),
+    "tianshou": Peer([measuring.TORCH, ["tianshou>=2,<3"]]),
     "pufferlib": Peer(
-        [["torch", "numpy"], ["setuptools", "Cython", "pybind11"], ["--no-build-isolation", "pufferlib>=3,<4"]],
+        [measuring.TORCH, ["setuptools", "Cython", "pybind11"], ["--no-build-isolation", "pufferlib>=3,<4"]],
         # Without its own games, which are downloaded, and without nvcc, which it would use for a build on the CPU too.
         {"NO_OCEAN": "1", "PATH": os.defpath, "PYTHONPATH": str(SCRIPTS / "pufferlib_build")},
         settings=("ppo_8", "ppo_64"),

@@ -47,8 +47,8 @@ class Ball:
         return frame
 
 
-def policy(observation):
-    return np.zeros(len(observation), np.int64)
+def policy(timestep):
+    return np.zeros(len(timestep.observation), np.int64)
 
 
 def frames(path):
