@@ -128,7 +128,15 @@ def _converted(value: Any, hint: Any, place: str) -> Any:
 
 
 def meanings(kind: type) -> dict[str, str]:
-    """Return what stands below each field of a settings class: its meaning, in one line."""
+    """Return what stands below each field of a settings class and of those it builds on: its meaning, in one line."""
+    texts: dict[str, str] = {}
+    for part in reversed(kind.__mro__):
+        if dataclasses.is_dataclass(part):
+            texts |= _meanings_in(part)
+    return texts
+
+
+def _meanings_in(kind: type) -> dict[str, str]:
     body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
     assert isinstance(body, ast.ClassDef)
     texts = {}

@@ -11,7 +11,10 @@ from weft import names
 from weft.errors import WeftError, unknown
 
 ALGORITHMS = {
+    "a2c": "weft.algorithms.a2c:a2c",
+    "appo": "weft.algorithms.appo:appo",
     "dqn": "weft.algorithms.dqn:dqn",
+    "impala": "weft.algorithms.impala:impala",
     "ppo": "weft.algorithms.ppo:ppo",
 }
 """Name -> where its factory is: a function ``(config, spaces, torso=None) -> Algorithm`` whose ``config`` argument is

@@ -13,18 +13,15 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from weft.algorithm import Act, Algorithm, Policy, State
+from weft.algorithm import Algorithm, State
 from weft.experience.kinds import Unrolls
 from weft.experience.trajectories import continues
-from weft.maths.descent import Descent, gradients_of
-from weft.maths.losses import masked_mean, masked_standardised
+from weft.maths.descent import Descent
+from weft.maths.losses import actor_critic_loss, masked_mean, masked_standardised
 from weft.maths.normalisation import Normaliser
 from weft.maths.returns import generalised_advantages
-from weft.networks.action import action_adapter
-from weft.networks.network import NetworkSettings, Torso, build
-from weft.networks.observation import is_image
-from weft.networks.policy import stochastic, value
-from weft.networks.spaces import examples
+from weft.networks.actor_critic import ActorCritic, Prepare, actor_critic
+from weft.networks.network import NetworkSettings, Torso
 from weft.networks.values import unroll_with_successors
 from weft.settings import positive, within
 from weft.types import Array, Spaces, Trajectory, Tree
@@ -91,39 +88,11 @@ class Samples(NamedTuple):
 
 def ppo(config: Config, spaces: Spaces, torso: Torso | None = None) -> Algorithm:
     """Return PPO for these spaces."""
-    actions = action_adapter(spaces.action)
-    heads = {"policy": stochastic(actions), "value": value()}
-    shared = is_image(spaces.observation) if config.shared is None else config.shared
-    network = build(spaces.observation, heads, config.network, torso, shared=shared)
-    recurrent = config.network.recurrent is not None
-    normaliser = Normaliser(
-        config.normalise_observations, config.clip_observations, config.scale_rewards, config.clip_rewards
-    )
-    descent = Descent(config.learning_rate, config.anneal, config.max_gradient_norm, epsilon=1e-5)
-
-    def init(key: jax.Array) -> State:
-        params = network.init(key)
-        statistics = normaliser.initial(examples(spaces.observation))
-        return State.begin(params, descent.init(params), statistics=statistics)
-
-    def act(policy: Policy, observation: Tree, memory: Tree, first: Array, key: jax.Array, explore: Array) -> Act:
-        params, statistics = policy
-        outputs, memory = network.apply(params, normaliser.observation(statistics, observation), memory, first)
-        distribution = actions.distribution(outputs["policy"])
-        raw = jax.tree.map(
-            lambda sampled, likeliest: jnp.where(explore > 0, sampled, likeliest),
-            distribution.sample(key),
-            distribution.mode(),
-        )
-        return Act(actions.to_environment(raw), raw, memory, {"log_prob": distribution.log_prob(raw)})
-
-    def state_value(policy: Policy, observation: Tree, memory: Tree, first: Array) -> Array:
-        params, statistics = policy
-        return network.apply(params, normaliser.observation(statistics, observation), memory, first)[0]["value"]
+    agent = clipping_agent(config, spaces, torso)
 
     def prepare(state: State, batch: Trajectory) -> tuple[State, Samples]:
-        statistics, batch = normaliser.trajectory(state.statistics, batch)
-        here, successors = unroll_with_successors(network, state.params, batch)
+        statistics, batch = agent.normaliser.trajectory(state.statistics, batch)
+        here, successors = unroll_with_successors(agent.network, state.params, batch)
         advantage = generalised_advantages(
             batch.reward,
             batch.discount * config.discount,
@@ -132,33 +101,33 @@ def ppo(config: Config, spaces: Spaces, torso: Torso | None = None) -> Algorithm
             successors["value"],
             config.gae_lambda,
         )
-        columns = Samples(
-            observation=jax.tree.map(lambda leaf: leaf[:-1], batch.observation),
-            first=batch.first[:-1],
-            action=batch.action,
+        samples = samples_of(
+            agent,
+            batch,
             log_prob=batch.extras["log_prob"],
             value=here["value"],
             advantage=advantage,
             target=advantage + here["value"],
-            valid=batch.valid,
-            memory=(),
         )
-        if recurrent:
-            samples = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), columns)._replace(memory=batch.memory)
-        else:
-            samples = jax.tree.map(lambda leaf: jnp.reshape(leaf, (-1, *leaf.shape[2:])), columns)
         return state._replace(statistics=statistics), samples
 
-    def evaluate(params: Tree, samples: Samples) -> dict[str, jax.Array]:
-        if not recurrent:
-            return network.apply(params, samples.observation, (), samples.first)[0]
-        time_major = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), (samples.observation, samples.first))
-        outputs, _ = network.unroll(params, time_major[0], samples.memory, time_major[1])
-        return jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), outputs)
+    return clipping_algorithm("ppo", config, agent, prepare)
+
+
+def clipping_agent(config: Config, spaces: Spaces, torso: Torso | None) -> ActorCritic:
+    """Return what acts."""
+    normaliser = Normaliser(
+        config.normalise_observations, config.clip_observations, config.scale_rewards, config.clip_rewards
+    )
+    return actor_critic(spaces, config.network, torso, config.shared, normaliser)
+
+
+def clipping_algorithm(name: str, config: Config, agent: ActorCritic, prepare: Prepare) -> Algorithm:
+    """Return the algorithm that makes ``Samples`` by ``prepare`` and descends on the clipped loss of them."""
 
     def loss(params: Tree, samples: Samples) -> tuple[jax.Array, dict[str, jax.Array]]:
-        outputs = evaluate(params, samples)
-        distribution = actions.distribution(outputs["policy"])
+        outputs = _evaluate(agent, params, samples)
+        distribution = agent.distribution(outputs)
         log_ratio = jnp.where(samples.valid, distribution.log_prob(samples.action) - samples.log_prob, 0.0)
         ratio = jnp.exp(log_ratio)
         advantage = samples.advantage
@@ -174,31 +143,48 @@ def ppo(config: Config, spaces: Spaces, torso: Torso | None = None) -> Algorithm
         value_loss = 0.5 * masked_mean(value_error, samples.valid)
         entropy = masked_mean(distribution.entropy(), samples.valid)
 
-        total = policy_loss + config.value_cost * value_loss - config.entropy_cost * entropy
+        total, metrics = actor_critic_loss(policy_loss, value_loss, entropy, config.value_cost, config.entropy_cost)
         return total, {
-            "loss": total,
-            "policy_loss": policy_loss,
-            "value_loss": value_loss,
-            "entropy": entropy,
+            **metrics,
             "divergence": masked_mean(ratio - 1 - log_ratio, samples.valid),
             "clipped": masked_mean(jnp.abs(ratio - 1) > config.clip, samples.valid),
         }
 
-    return Algorithm(
-        name="ppo",
-        init=init,
-        memory=network.memory,
-        act=act,
-        value=state_value,
-        explore=lambda progress: 1.0,
-        prepare=prepare,
-        gradients=gradients_of(loss),
-        apply=descent.step,
-        experience=Unrolls(
-            length=config.unroll,
-            epochs=config.epochs,
-            minibatches=config.minibatches,
-            whole=recurrent,
-            return_discount=config.discount if config.scale_rewards else None,
-        ),
+    descent = Descent(config.learning_rate, config.anneal, config.max_gradient_norm, epsilon=1e-5)
+    experience = Unrolls(
+        length=config.unroll,
+        epochs=config.epochs,
+        minibatches=config.minibatches,
+        whole=agent.recurrent,
+        return_discount=config.discount if config.scale_rewards else None,
     )
+    return agent.algorithm(name, prepare, loss, descent, experience)
+
+
+def samples_of(
+    agent: ActorCritic, batch: Trajectory, *, log_prob: Array, value: Array, advantage: Array, target: Array
+) -> Samples:
+    """Return the steps of a batch one by one or, for recurrent networks, its unrolls."""
+    columns = Samples(
+        observation=jax.tree.map(lambda leaf: leaf[:-1], batch.observation),
+        first=batch.first[:-1],
+        action=batch.action,
+        log_prob=log_prob,
+        value=value,
+        advantage=advantage,
+        target=target,
+        valid=batch.valid,
+        memory=(),
+    )
+    if agent.recurrent:
+        return jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), columns)._replace(memory=batch.memory)
+    return jax.tree.map(lambda leaf: jnp.reshape(leaf, (-1, *leaf.shape[2:])), columns)
+
+
+def _evaluate(agent: ActorCritic, params: Tree, samples: Samples) -> dict[str, jax.Array]:
+    """Return the network's outputs at samples."""
+    if not agent.recurrent:
+        return agent.network.apply(params, samples.observation, (), samples.first)[0]
+    observation, first = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), (samples.observation, samples.first))
+    outputs, _ = agent.network.unroll(params, observation, samples.memory, first)
+    return jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), outputs)

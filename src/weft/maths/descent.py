@@ -1,9 +1,10 @@
-"""Gradient descent as most algorithms do it: clipped gradients, Adam, a rate that may fall to 0 over the run."""
+"""Gradient descent as most algorithms do it: clipped gradients, Adam or RMSProp, a rate that may fall to 0."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import jax
 import optax
@@ -13,6 +14,7 @@ from weft.types import Tree
 
 Loss = Callable[[Tree, Tree], tuple[jax.Array, dict[str, jax.Array]]]
 """(params, minibatch) -> (loss, metrics)"""
+Optimiser = Literal["adam", "rmsprop"]
 
 
 def gradients_of(loss: Loss) -> Callable[[State, Tree, jax.Array], tuple[Tree, Feedback]]:
@@ -27,13 +29,22 @@ def gradients_of(loss: Loss) -> Callable[[State, Tree, jax.Array], tuple[Tree, F
 
 @dataclass(frozen=True)
 class Descent:
-    """Adam (Kingma and Ba, 2015) on gradients scaled down to a global norm."""
+    """Steps along gradients that are scaled down to a global norm, then each divided by its own running size.
+
+    ``adam`` is Kingma and Ba 2015, arXiv:1412.6980. ``rmsprop`` is the non-centred form of Tieleman and Hinton 2012
+    that A3C shares between its workers (Mnih et al. 2016, arXiv:1602.01783): with the optimiser's state kept where the
+    steps are taken, the gradients of all workers are in it.
+    """
 
     learning_rate: float
     anneal: bool
     """Let the rate fall linearly with ``state.progress``."""
     max_gradient_norm: float | None
     epsilon: float
+    """Added to the root of the mean square by ``adam``, to the mean square itself by ``rmsprop``."""
+    optimiser: Optimiser = "adam"
+    decay: float = 0.99
+    """Of the mean square of ``rmsprop``."""
 
     def init(self, params: Tree) -> Tree:
         """Return the optimiser's state before the first step."""
@@ -49,4 +60,6 @@ class Descent:
     def _transformation(self) -> optax.GradientTransformation:
         norm = self.max_gradient_norm
         clip = optax.identity() if norm is None else optax.clip_by_global_norm(norm)
-        return optax.chain(clip, optax.scale_by_adam(eps=self.epsilon))
+        if self.optimiser == "adam":
+            return optax.chain(clip, optax.scale_by_adam(eps=self.epsilon))
+        return optax.chain(clip, optax.scale_by_rms(self.decay, self.epsilon))

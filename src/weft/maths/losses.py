@@ -13,6 +13,14 @@ def masked_mean(values: Array, mask: Array) -> jax.Array:
     return jnp.where(mask, values, 0.0).sum() / jnp.maximum(mask.sum(), 1)
 
 
+def actor_critic_loss(
+    policy_loss: jax.Array, value_loss: jax.Array, entropy: jax.Array, value_cost: float, entropy_cost: float
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Return the weighted sum that actor-critic algorithms minimise, and its parts as metrics."""
+    total = policy_loss + value_cost * value_loss - entropy_cost * entropy
+    return total, {"loss": total, "policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
+
+
 def masked_standardised(values: Array, mask: Array) -> Array:
     """Shift and scale ``values`` to mean 0 and standard deviation 1 over the entries where ``mask`` is set."""
     mean = masked_mean(values, mask)

@@ -8,6 +8,8 @@ beyond it flows back, whether the episode had terminated or was cut off.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 
@@ -42,6 +44,43 @@ def n_step_returns(r_t: Array, discount_t: Array, continues_t: Array, v_t: Array
         following = jnp.concatenate([returns[1:], v_t[-1:]])
         reached_t = jnp.where(continues_t > 0, following, v_t)
     return returns
+
+
+class VTrace(NamedTuple):
+    """What V-trace makes of a trajectory, [T] each."""
+
+    target: Array
+    """what the value of each state should have been under the learner's policy"""
+    advantage: Array
+    """of each action, times its clipped importance ratio: what the gradient of its log-probability is weighed with"""
+
+
+def vtrace(
+    r_t: Array,
+    discount_t: Array,
+    continues_t: Array,
+    v_tm1: Array,
+    v_t: Array,
+    rho_tm1: Array,
+    lambda_: float = 1.0,
+    rho_bar: float = 1.0,
+    c_bar: float = 1.0,
+) -> VTrace:
+    """Return the targets of Espeholt et al. 2018, 'IMPALA', arXiv:1802.01561, eq. 1 with the ``lambda_`` of remark 2.
+
+    All arguments are [T]; ``v_t[k]`` is the value of the true successor of step k, and ``rho_tm1`` the probability of
+    its action under the learner's policy over that under the policy that acted. ``rho_bar`` clips these ratios where
+    they decide what is learned, ``c_bar`` where they decide how far back. Advantages (section 4.2) are rho * (r +
+    discount * what was reached - v), which for ``lambda_`` < 1 mixes the next target with the next value in such
+    a way that ratios of 1 give ``generalised_advantages``.
+    """
+    rho = jnp.minimum(rho_tm1, rho_bar)
+    traces = lambda_ * jnp.minimum(rho_tm1, c_bar)
+    errors = r_t + discount_t * v_t - v_tm1
+    corrections = _backward_sums(rho * errors, discount_t * continues_t * traces)
+    following = jnp.concatenate([corrections[1:], jnp.zeros_like(corrections[:1])])
+    advantages = rho * (errors + discount_t * continues_t * lambda_ * following)
+    return VTrace(v_tm1 + corrections, advantages)
 
 
 def _backward_sums(terms: Array, decays: Array) -> Array:

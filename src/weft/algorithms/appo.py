@@ -1,0 +1,61 @@
+"""Asynchronous PPO: the clipped objective of PPO on experience of an older policy, with V-trace's advantages.
+
+Luo et al. 2020, 'IMPACT: Importance weighted asynchronous architectures with clipped target networks',
+arXiv:1912.00167; Petrenko et al. 2020, 'Sample Factory', arXiv:2006.11751. Two policy ratios that PPO has as one are
+told apart (Hilton et al. 2022, 'Batch size-invariance for policy optimization', arXiv:2110.00641): V-trace corrects
+from the policy that acted to the learner's as the batch arrives, and the clipped ratio bounds how far the batch may
+move it from there. Without lag this is PPO.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+
+from weft.algorithm import Algorithm, State
+from weft.algorithms import ppo
+from weft.experience.trajectories import continues
+from weft.maths.returns import vtrace
+from weft.networks.network import Torso
+from weft.networks.values import unroll_with_successors
+from weft.settings import positive
+from weft.types import Spaces, Trajectory
+
+
+@dataclass(frozen=True)
+class Config(ppo.Config):
+    """Asynchronous PPO (Luo et al. 2020, arXiv:1912.00167; Petrenko et al. 2020, arXiv:2006.11751)."""
+
+    rho_bar: float = positive(1.0)
+    """Importance ratios are clipped to this where they decide what is learned."""
+    c_bar: float = positive(1.0)
+    """Importance ratios are clipped to this where they decide how far back it is learned."""
+
+
+def appo(config: Config, spaces: Spaces, torso: Torso | None = None) -> Algorithm:
+    """Return asynchronous PPO for these spaces."""
+    agent = ppo.clipping_agent(config, spaces, torso)
+
+    def prepare(state: State, batch: Trajectory) -> tuple[State, ppo.Samples]:
+        statistics, batch = agent.normaliser.trajectory(state.statistics, batch)
+        here, successors = unroll_with_successors(agent.network, state.params, batch)
+        log_prob = agent.distribution(here).log_prob(batch.action)
+        log_rho = jnp.where(batch.valid, log_prob - batch.extras["log_prob"], 0.0)
+        target, advantage = vtrace(
+            batch.reward,
+            batch.discount * config.discount,
+            continues(batch),
+            here["value"],
+            successors["value"],
+            jnp.exp(log_rho),
+            config.gae_lambda,
+            config.rho_bar,
+            config.c_bar,
+        )
+        samples = ppo.samples_of(
+            agent, batch, log_prob=log_prob, value=here["value"], advantage=advantage, target=target
+        )
+        return state._replace(statistics=statistics), samples
+
+    return ppo.clipping_algorithm("appo", config, agent, prepare)
