@@ -18,7 +18,7 @@ from weft.maths.descent import Descent, Optimiser
 from weft.maths.losses import actor_critic_loss, masked_mean
 from weft.maths.normalisation import Normaliser
 from weft.maths.returns import generalised_advantages
-from weft.networks.actor_critic import actor_critic
+from weft.networks.actor_critic import ActorCritic, actor_critic
 from weft.networks.network import NetworkSettings, Torso
 from weft.networks.values import unroll_with_successors
 from weft.settings import positive, within
@@ -55,7 +55,7 @@ class Config:
     """Divide rewards by the running standard deviation of the discounted return; the paper does not."""
     clip_rewards: float | None = positive(10.0)
     """Clip rewards, after scaling, to this magnitude. Paper: 1 (Atari), unscaled."""
-    normalise_observations: bool = False
+    normalise_observations: bool = True
     """Bring observations to mean 0 and standard deviation 1; integers and 8-bit images are left as they are."""
     clip_observations: float | None = positive(10.0)
     """Clip normalised observations to this magnitude."""
@@ -67,10 +67,7 @@ class Config:
 
 def a2c(config: Config, spaces: Spaces, torso: Torso | None = None) -> Algorithm:
     """Return A2C for these spaces."""
-    normaliser = Normaliser(
-        config.normalise_observations, config.clip_observations, config.scale_rewards, config.clip_rewards
-    )
-    agent = actor_critic(spaces, config.network, torso, config.shared, normaliser)
+    agent = agent_of(config, spaces, torso)
 
     def loss(params: Tree, unrolls: Trajectory) -> tuple[jax.Array, dict[str, jax.Array]]:
         batch = swapped(unrolls)
@@ -90,8 +87,20 @@ def a2c(config: Config, spaces: Spaces, torso: Torso | None = None) -> Algorithm
         entropy = masked_mean(distribution.entropy(), batch.valid)
         return actor_critic_loss(policy_loss, value_loss, entropy, config.value_cost, config.entropy_cost)
 
-    descent = Descent(
+    experience = Unrolls(config.unroll, whole=True, return_discount=config.discount if config.scale_rewards else None)
+    return agent.algorithm("a2c", agent.whole_unrolls, loss, descent_of(config), experience)
+
+
+def agent_of(config: Config, spaces: Spaces, torso: Torso | None) -> ActorCritic:
+    """Return what acts."""
+    normaliser = Normaliser(
+        config.normalise_observations, config.clip_observations, config.scale_rewards, config.clip_rewards
+    )
+    return actor_critic(spaces, config.network, torso, config.shared, normaliser)
+
+
+def descent_of(config: Config) -> Descent:
+    """Return how gradients become steps."""
+    return Descent(
         config.learning_rate, config.anneal, config.max_gradient_norm, config.epsilon, config.optimiser, config.decay
     )
-    experience = Unrolls(config.unroll, whole=True, return_discount=config.discount if config.scale_rewards else None)
-    return agent.algorithm("a2c", agent.whole_unrolls, loss, descent, experience)

@@ -28,14 +28,14 @@ class Config(ppo.Config):
     """Asynchronous PPO (Luo et al. 2020, arXiv:1912.00167; Petrenko et al. 2020, arXiv:2006.11751)."""
 
     rho_bar: float = positive(1.0)
-    """Importance ratios are clipped to this where they decide what is learned."""
+    """Importance ratios are clipped to this where they decide what is learned. V-trace: 1."""
     c_bar: float = positive(1.0)
-    """Importance ratios are clipped to this where they decide how far back it is learned."""
+    """Importance ratios are clipped to this where they decide how far back it is learned. V-trace: 1."""
 
 
 def appo(config: Config, spaces: Spaces, torso: Torso | None = None) -> Algorithm:
     """Return asynchronous PPO for these spaces."""
-    agent = ppo.clipping_agent(config, spaces, torso)
+    agent = ppo.agent_of(config, spaces, torso)
 
     def prepare(state: State, batch: Trajectory) -> tuple[State, ppo.Samples]:
         statistics, batch = agent.normaliser.trajectory(state.statistics, batch)

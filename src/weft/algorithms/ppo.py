@@ -88,7 +88,7 @@ class Samples(NamedTuple):
 
 def ppo(config: Config, spaces: Spaces, torso: Torso | None = None) -> Algorithm:
     """Return PPO for these spaces."""
-    agent = clipping_agent(config, spaces, torso)
+    agent = agent_of(config, spaces, torso)
 
     def prepare(state: State, batch: Trajectory) -> tuple[State, Samples]:
         statistics, batch = agent.normaliser.trajectory(state.statistics, batch)
@@ -114,7 +114,7 @@ def ppo(config: Config, spaces: Spaces, torso: Torso | None = None) -> Algorithm
     return clipping_algorithm("ppo", config, agent, prepare)
 
 
-def clipping_agent(config: Config, spaces: Spaces, torso: Torso | None) -> ActorCritic:
+def agent_of(config: Config, spaces: Spaces, torso: Torso | None) -> ActorCritic:
     """Return what acts."""
     normaliser = Normaliser(
         config.normalise_observations, config.clip_observations, config.scale_rewards, config.clip_rewards
