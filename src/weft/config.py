@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from weft import topologies
 from weft.envs.settings import EnvironmentSettings
 from weft.errors import WeftError
 from weft.settings import as_tree, check, positive, resolve, within
@@ -17,8 +18,8 @@ class TrainSettings:
 
     topology: str = "local"
     """Where actors, learners and replay are and what travels between them."""
-    runtime: str = "inline"
-    """How the parts are executed."""
+    runtime: str | None = None
+    """How the parts are executed; unset: as suits the topology."""
     actors: int = positive(1)
     """Actors, each with its own environments."""
     envs: int = positive(8)
@@ -35,6 +36,8 @@ class TrainSettings:
     """Steps between two checkpoints; unset: a tenth of the run."""
     keep: int = positive(3)
     """Checkpoints kept beside the best one."""
+    patience: float = positive(60.0)
+    """Seconds without progress after which a part of the run is named, with what it waits for."""
     env: EnvironmentSettings = field(default_factory=EnvironmentSettings)
     """How the environments are made."""
 
@@ -50,11 +53,18 @@ class Config:
     """Under which the algorithm's own settings stand: its short name."""
     settings: Any
     """The algorithm's own settings, of the class that it declares."""
+    graph: Any
+    """The topology's own settings, of the class that it declares."""
 
     def as_tree(self) -> dict[str, Any]:
         """Return nested dicts, as in config.toml."""
         names = {"algorithm": self.algorithm, "environment": self.environment}
-        return {**names, **as_tree(self.train), self.section: as_tree(self.settings)}
+        sections = {GRAPH: as_tree(self.graph), self.section: as_tree(self.settings)}
+        return {**names, **as_tree(self.train), **sections}
+
+
+GRAPH = "graph"
+"""Under which the settings of the topology stand."""
 
 
 def resolved(tree: Mapping[str, Any], section: str, settings_class: type) -> Config:
@@ -64,11 +74,25 @@ def resolved(tree: Mapping[str, Any], section: str, settings_class: type) -> Con
         if not values.get(name):
             raise WeftError(f"The configuration names no {name}.")
     algorithm, environment = str(values.pop("algorithm")), str(values.pop("environment"))
-    settings = values.pop(section, {})
+    settings, graph = values.pop(section, {}), values.pop(GRAPH, {})
     train = resolve(TrainSettings, values, "train")
-    if not isinstance(settings, settings_class):
-        settings = resolve(settings_class, settings, section)
-    return Config(algorithm, environment, train, section, check(settings, section))
+    topology = topologies.place(train.topology)
+    if train.runtime is None:
+        train = replace(train, runtime=topology.runtime)
+    return Config(
+        algorithm,
+        environment,
+        train,
+        section,
+        _of_class(settings_class, settings, section),
+        _of_class(topologies.settings_class(train.topology), graph, GRAPH),
+    )
+
+
+def _of_class(kind: type, settings: Any, section: str) -> Any:
+    if not isinstance(settings, kind):
+        settings = resolve(kind, settings, section)
+    return check(settings, section)
 
 
 def name_of(thing: str | Callable[..., Any] | tuple[Any, ...]) -> str:

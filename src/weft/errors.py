@@ -19,8 +19,8 @@ class TrainingDiverged(WeftError):
 def unknown(kind: str, name: str, known: Iterable[str]) -> WeftError:
     """Return the error for a name that does not exist, with the nearest ones that do."""
     known = sorted(known)
-    near = difflib.get_close_matches(name.lower(), {item.lower(): item for item in known}, n=3, cutoff=0.5)
-    names = [item for item in known if item.lower() in near]
+    spelt = {item.lower(): item for item in known}
+    names = [spelt[near] for near in difflib.get_close_matches(name.lower(), spelt, n=3, cutoff=0.5)]
     listed = f"there is {', '.join(known)}." if len(known) <= 30 else f"see `weft list {kind.split()[-1]}s`."
     hint = f"did you mean {' or '.join(names)}?" if names else listed
     return WeftError(f"There is no {kind} named {name!r}: {hint}")

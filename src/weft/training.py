@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import shlex
 import signal
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,23 +17,25 @@ import numpy as np
 from weft import algorithms, names, topologies
 from weft import runtime as runtimes
 from weft.compilation import prepare_jax
-from weft.config import Config, name_of, resolved
+from weft.config import GRAPH, Config, name_of, resolved
 from weft.envs.settings import EnvironmentSettings
 from weft.errors import TrainingDiverged, WeftError
 from weft.runs import metrics as metric_files
 from weft.runs.checkpoint import Checkpoint, Checkpoints, read
 from weft.runs.folder import RunFolder, read_config
 from weft.runs.monitor import Callback, RunMonitor
+from weft.runs.order import OrderFile, read_order
 from weft.runs.progress import Progress
 from weft.runs.sinks import check_sinks, open_sinks
+from weft.runtime.execution import Options
 from weft.settings import check
-from weft.topologies.job import Job
+from weft.topologies.job import AnyEnvironment, Job, Work
 
 if TYPE_CHECKING:
     import gymnasium
 
     from weft.algorithm import Algorithm
-    from weft.envs.base import AsynchronousEnvironment, Environment
+    from weft.envs.base import Environment
     from weft.networks.network import Torso
     from weft.runs.evaluation import Evaluation
     from weft.runs.policy import Policy
@@ -49,6 +52,22 @@ class Sources(NamedTuple):
     torso: Any = None
 
 
+@dataclass(frozen=True)
+class Environments:
+    """Makes the environments of any actor, in whatever process; it pickles."""
+
+    source: Any
+    number: int
+    settings: EnvironmentSettings
+
+    def __call__(self, index: int) -> AnyEnvironment:
+        """Make those of one actor."""
+        from weft.envs import make
+
+        prepare_jax()
+        return make(self.source, self.number, settings=self.settings, index=index)
+
+
 def train(
     algorithm: str | Callable[..., Algorithm] | None = None,
     environment: str | Callable[..., gymnasium.Env] | None = None,
@@ -61,11 +80,13 @@ def train(
     actors: int | None = None,
     envs: int | None = None,
     settings: Mapping[str, Any] | None = None,
+    graph: Mapping[str, Any] | None = None,
     env: EnvironmentSettings | Mapping[str, Any] | None = None,
     torso: str | Torso | None = None,
     loggers: Sequence[str] | None = None,
     checkpoint_every: int | None = None,
     keep: int | None = None,
+    patience: float | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool = True,
     config: str | Path | Mapping[str, Any] | None = None,
@@ -86,11 +107,13 @@ def train(
         actors: how many actors.
         envs: environments of each actor.
         settings: of the algorithm, as in its ``Config``; ``weft show ALGORITHM`` lists them.
+        graph: settings of the topology; ``weft show TOPOLOGY`` lists them.
         env: how environments are made: frame stacking, reward clipping, arguments ...
         torso: your own network in place of the one that is chosen by the observation space.
         loggers: ``tensorboard`` (the default), ``wandb``, ``mlflow``.
         checkpoint_every: steps between two checkpoints.
         keep: checkpoints kept beside the best one.
+        patience: seconds without progress after which a part of the run is named, with what it waits for.
         callbacks: called with each row of metrics; returning False ends the training.
         progress: whether to show progress.
         config: a configuration to begin from, e.g. ``RUN/config.toml``; every other argument overrides it.
@@ -105,6 +128,7 @@ def train(
         "loggers": loggers,
         "checkpoint_every": checkpoint_every,
         "keep": keep,
+        "patience": patience,
     }
     tree = dict(read_config(Path(config))) if isinstance(config, str | Path) else dict(config or {})
     sources = Sources(
@@ -112,6 +136,8 @@ def train(
     )
     if env is not None:
         given["env"] = {**tree.get("env", {}), **(asdict(env) if isinstance(env, EnvironmentSettings) else env)}
+    if graph is not None:
+        given[GRAPH] = {**tree.get(GRAPH, {}), **graph}
     tree |= {name: value for name, value in given.items() if value is not None}
     tree |= {name: name_of(source) for name, source in sources._asdict().items() if source is not None}
     resolved_config = _resolve(tree, sources, settings)
@@ -207,13 +233,17 @@ class Run:
             if steps is not None:
                 self.config = self._with_total(steps)
             folder.write_config(self.config.as_tree())
-            environment = self._environments()
-            try:
-                algorithm = self._algorithm(environment.spaces)
-                self._execute(folder, algorithm, environment, callbacks, progress, resumed=True)
-            finally:
-                environment.close()
+            with self._probe() as (work, _):
+                self._execute(folder, work, callbacks, progress, resumed=True)
         return self
+
+    def repeat(self, folder: str | Path | None = None, *, progress: bool = True) -> Run:
+        """Repeat an asynchronous run bit for bit, in the recorded order of its events; returns the repetition."""
+        if not self.summary["finished"]:
+            raise WeftError(f"{self.folder} is not finished, so that there is no whole run to repeat.")
+        order = read_order(self.folder)
+        inline = replace(self.config, train=replace(self.config.train, runtime="inline"))
+        return Run(Path(), inline, self._sources)._begin(folder, (), progress, order)
 
     def record(self, path: str | Path | None = None, *, episodes: int = 1, best: bool = False) -> Path:
         """Film whole episodes as mp4 or gif, by default into ``video.mp4`` in the run's folder."""
@@ -238,30 +268,59 @@ class Run:
             raise WeftError(f"The run has taken {taken:,} steps already, so that it cannot end at {steps:,}.")
         return replace(self.config, train=check(replace(train, steps=steps), "train"))
 
-    def _begin(self, path: str | Path | None, callbacks: Sequence[Callback], progress: bool) -> Run:
+    def _begin(
+        self,
+        path: str | Path | None,
+        callbacks: Sequence[Callback],
+        progress: bool,
+        order: Mapping[str, Sequence[int]] | None = None,
+    ) -> Run:
         check_sinks(self.config.train.loggers)
-        environment = self._environments()
+        with self._probe() as (work, _), RunFolder.create(self.config.as_tree(), path) as folder:
+            self.folder = folder.path
+            try:
+                self._execute(folder, work, callbacks, progress, order=order)
+            except WeftError:
+                folder.discard_unused()
+                raise
+        return self
+
+    @contextmanager
+    def _probe(self) -> Iterator[tuple[Work, AnyEnvironment]]:
+        """Make environments, so that whatever is wrong with them or the algorithm is said before anything is begun.
+
+        Where the run's one actor is in this process, they are the ones that it acts in.
+        """
+        from weft.envs import make
+
+        prepare_jax()
+        train, here = self.config.train, self.config.train.topology == "local"
+        maker = Environments(self._sources.environment, train.envs, train.env)
+        environment = maker(0) if here else make(self._sources.environment, 1, settings=train.env)
         try:
-            algorithm = self._algorithm(environment.spaces)
-            with RunFolder.create(self.config.as_tree(), path) as folder:
-                self.folder = folder.path
-                try:
-                    self._execute(folder, algorithm, environment, callbacks, progress, resumed=False)
-                except WeftError:
-                    folder.discard_unused()
-                    raise
+            work = Work(
+                build=self._builder(environment.spaces),
+                make_environment=(lambda index: environment) if here else maker,
+                spaces=environment.spaces,
+                delivers_final=environment.delivers_final,
+                actors=train.actors,
+                envs=train.envs,
+                steps=train.steps,
+                seed=train.seed,
+            )
+            topologies.check(train.topology, self.config.algorithm, work, self.config.graph)
+            yield work, environment
         finally:
             environment.close()
-        return self
 
     def _execute(
         self,
         folder: RunFolder,
-        algorithm: Algorithm,
-        environment: Environment | AsynchronousEnvironment,
+        work: Work,
         callbacks: Sequence[Callback],
         progress: bool,
-        resumed: bool,
+        resumed: bool = False,
+        order: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         """Run the program, and keep account of how the run stands."""
         train = self.config.train
@@ -290,19 +349,20 @@ class Run:
                 earlier.parts["run"] if earlier else None,
             )
             job = Job(
-                algorithm=algorithm,
-                make_environment=lambda index: environment,
-                actors=train.actors,
-                steps=train.steps,
-                seed=train.seed,
-                monitor=monitor,
+                work,
+                monitor,
+                self.config.graph,
                 restore=(lambda templates: read(earlier.path, templates).parts) if earlier else None,
             )
+            record = None if train.runtime == "inline" else OrderFile(folder.path, resumed)
+            options = Options(note=warn, patience=train.patience, record=record, repeat=order or {})
             self._policies.clear()
             folder.write_summary({**self._names(), **monitor.summary()})
             try:
+                execution = runtimes.find(str(train.runtime))(topologies.find(train.topology)(job), options)
+                monitor.flow = execution.flow.row
                 with monitor.signals():
-                    runtimes.find(train.runtime)(topologies.find(train.topology)(job))
+                    execution.run()
             except TrainingDiverged as error:
                 kept = checkpoints.steps()
                 where = f" The checkpoint of step {kept[-1]} is kept in {checkpoints.folder}." if kept else ""
@@ -310,7 +370,7 @@ class Run:
             finally:
                 folder.write_summary({**self._names(), **monitor.summary()})
             if display is not None:
-                display.finish(self._closing_lines())
+                display.finish([*filter(None, [execution.flow.bottleneck()]), *self._closing_lines()])
         _obey(monitor.interrupted)
 
     def _closing_lines(self) -> list[str]:
@@ -335,13 +395,6 @@ class Run:
             "seed": train.seed,
         }
 
-    def _environments(self) -> Environment | AsynchronousEnvironment:
-        """Make the environments to train in."""
-        from weft.envs import make
-
-        prepare_jax()
-        return make(self._sources.environment, self.config.train.envs, settings=self.config.train.env)
-
     def _stage(self, number: int, render: bool = False) -> Environment:
         """Make environments to show the policy in: as scores are reported, and all of them stepped together."""
         from weft.envs import make_together
@@ -350,7 +403,8 @@ class Run:
         settings = self.config.train.env.evaluation()
         return make_together(self._sources.environment, number, settings=settings, render=render)
 
-    def _algorithm(self, spaces: Spaces) -> Algorithm:
+    def _builder(self, spaces: Spaces) -> Callable[[], Algorithm]:
+        """Return what builds the algorithm, in whatever process."""
         for kind, source in self._sources._asdict().items():
             if isinstance(source, str) and source.startswith("<"):
                 raise WeftError(
@@ -360,9 +414,7 @@ class Run:
         torso = self._sources.torso
         if isinstance(torso, str):
             torso = names.find(torso, "torso")
-        algorithm = algorithms.find(self._sources.algorithm)(self.config.settings, spaces, torso)
-        algorithm.experience.check(self.config.train.envs)
-        return algorithm
+        return partial(algorithms.find(self._sources.algorithm), self.config.settings, spaces, torso)
 
     def _policy(self, best: bool) -> Policy:
         """Return the policy of a checkpoint, read once."""
@@ -373,7 +425,7 @@ class Run:
         if best not in self._policies:
             environment = self._stage(1)
             environment.close()
-            algorithm = self._algorithm(environment.spaces)
+            algorithm = self._builder(environment.spaces)()
             template = {"state": jax.eval_shape(algorithm.init, jax.random.key(0))}
             checkpoint = Checkpoints(self.folder / "checkpoints").restore({"learner": template}, best=best)
             state = jax.device_put(checkpoint.parts["learner"]["state"])
@@ -407,5 +459,5 @@ def _resolve(tree: Mapping[str, Any], sources: Sources, settings: Mapping[str, A
         tree = {**tree, section: {**tree.get(section, {}), **settings}}
     config = resolved(tree, section, algorithms.settings_class(factory))
     topologies.find(config.train.topology)
-    runtimes.find(config.train.runtime)
+    runtimes.find(str(config.train.runtime))
     return config

@@ -11,7 +11,7 @@ from weft.types import Tree
 
 
 def map_tree(function: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:
-    """Apply ``function`` to corresponding leaves of nested dicts and tuples.
+    """Apply ``function`` to corresponding leaves of nested dicts, tuples and named tuples; None is a leaf.
 
     >>> map_tree(lambda a, b: a + b, {"x": 1, "y": (2,)}, {"x": 10, "y": (20,)})
     {'x': 11, 'y': (22,)}
@@ -19,7 +19,8 @@ def map_tree(function: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:
     if isinstance(tree, dict):
         return {name: map_tree(function, tree[name], *(other[name] for other in others)) for name in tree}
     if isinstance(tree, tuple):
-        return tuple(map_tree(function, *parts) for parts in zip(tree, *others, strict=True))
+        parts = [map_tree(function, *parts) for parts in zip(tree, *others, strict=True)]
+        return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
     return function(tree, *others)
 
 

@@ -55,13 +55,13 @@ WRONG = {
     "far command": (["xyz"], "there is evaluate, list"),
     "no algorithm": (["train"], "weft train ppo CartPole-v1"),
     "no environment": (["train", "ppo"], "weft train ppo CartPole-v1"),
-    "algorithm": (["train", "pp", "CartPole-v1"], "no algorithm named 'pp': did you mean ppo?"),
+    "algorithm": (["train", "pp", "CartPole-v1"], "no algorithm named 'pp': did you mean ppo or appo?"),
     "algorithm of no module": (["train", "nowhere:mine", "CartPole-v1"], "no module named 'nowhere'"),
     "algorithm of a module": (["train", "math:pj", "CartPole-v1"], "no algorithm in math named 'pj': did you mean pi?"),
     "what is no algorithm": (["train", "json:loads", "CartPole-v1"], "loads is not an algorithm"),
     "environment": (
         ["train", "ppo", "CartPol-v1"],
-        "no environment named 'CartPol-v1': did you mean CartPole-v0 or CartPole-v1",
+        "no environment named 'CartPol-v1': did you mean CartPole-v1 or CartPole-v0",
     ),
     "environment of device": (["train", "ppo", "device:Cach"], "did you mean Catch?"),
     "environment of no module": (["train", "ppo", "nowhere:make"], "no module named 'nowhere'"),
@@ -144,7 +144,7 @@ def test_a_configuration_that_is_wrong(finished, monkeypatch, capfd):
         right.replace("unroll = 16", 'unroll = "16"'): "ppo.unroll is '16', but must be of type int",
         right.replace("envs = 2", "envs = 0"): "train.envs is 0",
         right.replace("[env.atari]", "[env.atary]"): "did you mean atari?",
-        right.replace('algorithm = "ppo"', 'algorithm = "ppp"'): "did you mean ppo?",
+        right.replace('algorithm = "ppo"', 'algorithm = "ppp"'): "did you mean ppo or appo?",
         right.replace('algorithm = "ppo"\n', ""): "what to train and where",
     }
     for text, expected in wrong.items():

@@ -7,6 +7,7 @@ import pytest
 from weft.runs import monitor as monitors
 from weft.runs.checkpoint import Checkpoints
 from weft.runs.monitor import RunMonitor
+from weft.runtime.lives import drive
 
 
 class Program:
@@ -19,16 +20,29 @@ class Program:
     def report(self):
         return {"episodes": self.steps // 10, "mean_return": float(self.steps), "share_learning": 0.5}
 
-    def save(self):
+    async def save(self):
         return {"learner": {"steps": self.steps}}
 
     def run(self):
-        while self.steps < self.total and self.monitor.tick(self):
+        drive(self._run())
+
+    async def _run(self):
+        while self.steps < self.total and await self.monitor.tick(self):
             self.steps += self.each
             self.learning = True
             if self.clock:
                 self.clock.now += self.clock.each
-        self.monitor.finish(self)
+        await self.monitor.finish(self)
+
+
+def ticked(monitor, program):
+    answers = []
+
+    async def tick():
+        answers.append(await monitor.tick(program))
+
+    drive(tick())
+    return answers[0]
 
 
 class Clock:
@@ -137,7 +151,7 @@ def test_a_signal_ends_the_run_at_its_next_tick_and_a_second_one_at_once(tmp_pat
     before = signal.getsignal(number)
     with monitor.signals():
         program = Program(monitor, 1_000, 5)
-        assert monitor.tick(program)
+        assert ticked(monitor, program)
         os.kill(os.getpid(), number)
         program.run()
         assert program.steps == 0 and monitor.interrupted == number

@@ -15,7 +15,7 @@ import pytest
 from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from walking import Watcher, run
+from walking import Watcher, run, saved
 
 from weft.algorithm import Act, Algorithm
 from weft.algorithms import dqn, ppo
@@ -46,12 +46,19 @@ class Made(NamedTuple):
     """Whether the episode is over after it, or was over before."""
 
 
+class Stub(SimpleNamespace):
+    """An algorithm of which only a part is needed; like any algorithm it can be a key."""
+
+    __hash__ = object.__hash__
+
+
 class Uneven:
     """Shows (environment, episode, step). Episode lengths and how long each step takes follow scripts; environment 0
     is the slowest, and every second episode is truncated."""
 
     name = "Uneven"
     spaces = SPACES
+    delivers_final = False
 
     def __init__(
         self, number: int, batch: int, lengths: list[int], durations: list[int], same_step: bool, episode: int = 0
@@ -133,7 +140,7 @@ def counting() -> Any:
         draw = jax.random.bits(key, first.shape)
         return Act(action, action, memory + 1, {"memory": memory, "policy": policy + 0 * memory, "draw": draw})
 
-    return SimpleNamespace(memory=lambda number: jnp.zeros(number), act=act, explore=lambda progress: 1.0)
+    return Stub(memory=lambda number: jnp.zeros(number), act=act, explore=lambda progress: 1.0)
 
 
 def actor_of(environment: Uneven) -> AsynchronousActor:
@@ -422,10 +429,10 @@ def test_running_moments_are_those_of_the_steps_that_are_there():
 def test_stopped_and_resumed_with_new_episodes(make, same_step):
     algorithm, environment, resumed = make(), Uneven(*UNEVEN, same_step), Uneven(*UNEVEN, same_step)
     stopped = run(algorithm, Watcher(lambda reporter: reporter.steps < 90), environment, 200)
-    saved = pickle.loads(pickle.dumps(stopped.save()))
-    assert saved["environment"] is None and 90 <= stopped.steps == sum(map(len, environment.made))
+    parts = pickle.loads(pickle.dumps(saved(stopped)))
+    assert parts["environment"] is None and 90 <= stopped.steps == sum(map(len, environment.made))
     watcher = Watcher()
-    finished = run(algorithm, watcher, resumed, 200, restore=lambda parts: saved)
+    finished = run(algorithm, watcher, resumed, 200, restore=lambda templates: parts)
     assert len(watcher.notes) == 1 and "begin anew" in watcher.notes[0]
     assert watcher.ticks[0] == stopped.steps
     assert finished.steps == stopped.steps + sum(map(len, resumed.made)) >= 200

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from walking import SPACES, Walk, Watcher, program_of, run
+from walking import SPACES, Walk, Watcher, program_of, run, saved
 
 from weft.algorithm import Algorithm, Feedback
 from weft.algorithms import dqn, ppo
@@ -50,17 +50,17 @@ def test_stopped_and_resumed_is_bit_for_bit_the_same_as_never_stopped(name, tmp_
 
     def save_in_the_middle(reporter: Reporter) -> None:
         if reporter.steps == middle:
-            checkpoints.save(reporter.save(), middle)
+            checkpoints.save(saved(reporter), middle)
 
     never_stopped = run(algorithm, Watcher(save_in_the_middle), Walk(NUMBER), end)
     walk, watcher = Walk(NUMBER), Watcher()
     restore = functools.partial(_restore, checkpoints)
     resumed = run(algorithm, watcher, walk, end, restore=restore)
     assert watcher.ticks[0] == middle and not watcher.notes and walk.resets == 0
-    jax.tree.map(np.testing.assert_array_equal, resumed.save(), never_stopped.save())
+    jax.tree.map(np.testing.assert_array_equal, saved(resumed), saved(never_stopped))
     same = ("updates", "episodes", "mean_return", "mean_length")
     assert {key: resumed.report()[key] for key in same} == {key: never_stopped.report()[key] for key in same}
-    assert resumed.save()["learner"]["state"].updates > 0
+    assert saved(resumed)["learner"]["state"].updates > 0
 
 
 def _restore(checkpoints: Checkpoints, templates: dict[str, Any]) -> dict[str, Any]:
@@ -73,13 +73,13 @@ def test_where_the_environment_cannot_be_saved_the_episodes_begin_anew_and_the_r
     algorithm, checkpoints = make(), Checkpoints(tmp_path)
     stopped = run(algorithm, Watcher(lambda reporter: reporter.steps < 64), Walk(NUMBER, savable=False), 320)
     assert stopped.steps == 64
-    checkpoints.save(stopped.save(), stopped.steps)
+    checkpoints.save(saved(stopped), stopped.steps)
     walk, watcher = Walk(NUMBER, savable=False), Watcher()
     resumed = run(algorithm, watcher, walk, 64 + 2 * cycle, restore=functools.partial(_restore, checkpoints))
     (note,) = watcher.notes
     assert "Walk" in note and "begin anew" in note
     assert walk.resets == 1 and resumed.steps == 64 + 2 * cycle
-    before, after = stopped.save(), resumed.save()
+    before, after = saved(stopped), saved(resumed)
     if name == "dqn":
         replay = after["experience"]["replay"]
         np.testing.assert_array_equal(replay["columns"]["valid"][15], False)
@@ -90,13 +90,13 @@ def test_where_the_environment_cannot_be_saved_the_episodes_begin_anew_and_the_r
 def test_running_returns_begin_anew_with_the_episodes(tmp_path):
     checkpoints = Checkpoints(tmp_path)
     stopped = run(make_ppo(), Watcher(), Walk(NUMBER, savable=False), 32)
-    assert stopped.save()["experience"]["running_return"].any()
-    checkpoints.save(stopped.save(), 32)
+    assert saved(stopped)["experience"]["running_return"].any()
+    checkpoints.save(saved(stopped), 32)
     watcher = Watcher(lambda reporter: False)
     resumed = run(
         make_ppo(), watcher, Walk(NUMBER, savable=False), 64, restore=functools.partial(_restore, checkpoints)
     )
-    np.testing.assert_array_equal(resumed.save()["experience"]["running_return"], 0)
+    np.testing.assert_array_equal(saved(resumed)["experience"]["running_return"], 0)
 
 
 def test_steps_updates_and_reports():
@@ -129,22 +129,22 @@ def test_updates_keep_pace_with_steps():
 
 def test_same_seed_same_run_and_another_seed_another():
     first, again, other = (
-        run(make_ppo(), Watcher(), Walk(NUMBER), 64, seed=seed).save()["learner"]["state"] for seed in (3, 3, 4)
+        saved(run(make_ppo(), Watcher(), Walk(NUMBER), 64, seed=seed))["learner"]["state"] for seed in (3, 3, 4)
     )
     jax.tree.map(np.testing.assert_array_equal, first, again)
     assert any((left != right).any() for left, right in zip(*map(jax.tree.leaves, (first, other)), strict=True))
 
 
 def test_what_is_saved_is_not_changed_by_learning_on():
-    saved, copies = [], []
+    kept, copies = [], []
 
     def keep(reporter: Reporter) -> None:
-        saved.append(reporter.save()["learner"])
-        copies.append(jax.tree.map(np.array, saved[-1]))
+        kept.append(saved(reporter)["learner"])
+        copies.append(jax.tree.map(np.array, kept[-1]))
 
     run(make_ppo(), Watcher(keep), Walk(NUMBER), 96)
-    jax.tree.map(np.testing.assert_array_equal, saved, copies)
-    assert saved[0]["state"].updates == 0 and saved[2]["state"].updates == 8
+    jax.tree.map(np.testing.assert_array_equal, kept, copies)
+    assert kept[0]["state"].updates == 0 and kept[2]["state"].updates == 8
 
 
 def test_divergence_is_reported_with_the_update_at_which_it_began():
@@ -176,7 +176,7 @@ def test_exploration_and_learning_rate_follow_the_progress_of_the_run():
     watched = _replaced(algorithm, explore=lambda progress: levels.append(progress) or 0.5)
     agent = run(watched, Watcher(), Walk(NUMBER), 40)
     assert levels == [steps / 40 for steps in range(0, 40, NUMBER)]
-    assert agent.save()["learner"]["state"].progress == np.float32(36 / 40)
+    assert saved(agent)["learner"]["state"].progress == np.float32(36 / 40)
 
 
 def test_the_program_is_one_agent():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -10,10 +11,10 @@ from gymnasium import spaces
 
 from weft.algorithm import Algorithm
 from weft.program import Program
-from weft.runtime import inline
-from weft.topologies.job import Job, Reporter, Restore
+from weft.runtime.inline import Inline
+from weft.topologies.job import Job, Reporter, Restore, Work
 from weft.topologies.local import local
-from weft.types import Spaces, Timestep
+from weft.types import Spaces, Timestep, Tree
 
 LIMIT = 7
 SPACES = Spaces(spaces.Box(-np.inf, np.inf, (2,), np.float32), spaces.Discrete(3))
@@ -24,6 +25,7 @@ class Walk:
 
     name = "Walk"
     spaces = SPACES
+    delivers_final = False
 
     def __init__(self, number: int, savable: bool = True) -> None:
         self.number = number
@@ -85,11 +87,12 @@ class Watcher:
         self.notes: list[str] = []
         self.reporter: Reporter | None = None
 
-    def tick(self, reporter: Reporter) -> bool:
+    async def tick(self, reporter: Reporter) -> bool:
         self.ticks.append(reporter.steps)
-        return self.at(reporter) is not False
+        answer = self.at(reporter)
+        return (await answer if inspect.isawaitable(answer) else answer) is not False
 
-    def finish(self, reporter: Reporter) -> None:
+    async def finish(self, reporter: Reporter) -> None:
         assert self.reporter is None
         self.reporter = reporter
 
@@ -100,11 +103,21 @@ class Watcher:
 def program_of(
     algorithm: Algorithm, watcher: Watcher, walk: Walk, steps: int, seed: int = 0, restore: Restore | None = None
 ) -> Program:
-    return local(Job(algorithm, lambda index: walk, 1, steps, seed, watcher, restore))
+    work = Work(lambda: algorithm, lambda index: walk, walk.spaces, False, 1, walk.number, steps, seed)
+    return local(Job(work, watcher, restore=restore))
 
 
 def run(algorithm: Algorithm, watcher: Watcher, walk: Walk, steps: int, **options: Any) -> Reporter:
     """Train to the end; returns the agent as it is then."""
-    inline.inline(program_of(algorithm, watcher, walk, steps, **options))
+    Inline(program_of(algorithm, watcher, walk, steps, **options)).run()
     assert watcher.reporter is not None
     return watcher.reporter
+
+
+def saved(reporter: Reporter) -> dict[str, Tree]:
+    """The parts of a checkpoint, of a reporter that need not wait for them."""
+    try:
+        reporter.save().send(None)  # type: ignore[attr-defined]
+    except StopIteration as end:
+        return end.value
+    raise AssertionError("it waited")

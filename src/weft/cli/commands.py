@@ -143,7 +143,8 @@ def _print_modules(kind: str) -> None:
     from weft.runtime import RUNTIMES
     from weft.topologies import TOPOLOGIES
 
-    names: dict[str, str] = {"algorithms": ALGORITHMS, "topologies": TOPOLOGIES, "runtimes": RUNTIMES}[kind]
+    modules = {name: place.module for name, place in TOPOLOGIES.items()}
+    names: dict[str, str] = {"algorithms": ALGORITHMS, "topologies": modules, "runtimes": RUNTIMES}[kind]
     for name in sorted(names):
         print(f"{name:<9} {_first_line(names[name].partition(':')[0])}")
 

@@ -10,9 +10,9 @@ import tyro
 from tyro.conf import Positional
 
 import weft
-from weft import algorithms
+from weft import algorithms, topologies
 from weft.cli.parsing import parse
-from weft.config import TrainSettings
+from weft.config import GRAPH, TrainSettings
 from weft.errors import WeftError
 from weft.runs.folder import read_config
 from weft.settings import as_tree, resolve
@@ -59,6 +59,10 @@ def _parse(arguments: list[str], tree: dict[str, Any]) -> tuple[str, Any]:
         section = factory.__name__
         settings: Any = resolve(algorithms.settings_class(factory), tree.pop(section, {}), section)
         fields.append((section, type(settings), dataclasses.field(default=settings)))
+    topology = _value_of("--topology", arguments) or tree.get("topology", TrainSettings.topology)
+    graph: Any = resolve(topologies.settings_class(topology), tree.pop(GRAPH, {}), GRAPH)
+    if dataclasses.fields(graph):
+        fields.append((GRAPH, type(graph), dataclasses.field(default=graph)))
     kind = dataclasses.make_dataclass("Train", fields, bases=(Command,), frozen=True)
     defaults = resolve(TrainSettings, tree, "train")
     given = {field.name: getattr(defaults, field.name) for field in dataclasses.fields(TrainSettings)}

@@ -23,6 +23,8 @@ class Environment(Protocol):
     name: str
     number: int
     spaces: Spaces
+    delivers_final: bool
+    """Whether timesteps have ``final``: these environments reset within the step that ends an episode."""
 
     def reset(self, seed: int) -> Timestep:
         """Begin new episodes everywhere; the same seed gives the same episodes."""
@@ -56,6 +58,8 @@ class AsynchronousEnvironment(Protocol):
     number: int
     batch: int
     spaces: Spaces
+    delivers_final: bool
+    """Whether timesteps have ``final``."""
 
     def reset(self, seed: int) -> None:
         """Begin new episodes everywhere; each environment then comes back once with ``first`` set."""

@@ -74,6 +74,8 @@ class _Pool:
     it. An episode that reaches a terminal state exactly at its time limit counts there as truncated.
     """
 
+    delivers_final = False
+
     def __init__(self, id: str, arguments: dict[str, Any], spec: Any) -> None:
         observation_space, action_space = _spaces(spec, "gymnasium_")
         self.name = f"envpool:{id}"

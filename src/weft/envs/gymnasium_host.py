@@ -31,6 +31,7 @@ class GymnasiumHost:
         self.spaces = Spaces(observation_space, vector.single_action_space)
         self._vector = vector
         self._mode = autoreset_mode(vector, name)
+        self.delivers_final = self._mode is not AutoresetMode.NEXT_STEP
         self._as_observation = as_dtype(vector.single_observation_space)
         self._as_action = as_dtype(vector.single_action_space)
         self._timestep: Timestep | None = None
@@ -39,7 +40,7 @@ class GymnasiumHost:
         """Begin new episodes everywhere; Gymnasium counts up from the seed for the environments of the batch."""
         observation, _ = self._vector.reset(seed=seed)
         observation = self._observation(observation)
-        self._timestep = first_timestep(observation, self.number, observation if self._resets_at_once else None)
+        self._timestep = first_timestep(observation, self.number, observation if self.delivers_final else None)
         return self._timestep
 
     def step(self, action: Tree) -> Timestep:
@@ -47,12 +48,8 @@ class GymnasiumHost:
         assert self._timestep is not None, "reset comes before step"
         observation, reward, terminated, truncated, info = self._vector.step(self._as_action(action))
         timestep = next_timestep(self._observation(observation), reward, terminated, truncated, self._timestep.last)
-        self._timestep = self._with_resets(timestep, info) if self._resets_at_once else timestep
+        self._timestep = self._with_resets(timestep, info) if self.delivers_final else timestep
         return self._timestep
-
-    @property
-    def _resets_at_once(self) -> bool:
-        return self._mode is not AutoresetMode.NEXT_STEP
 
     def _with_resets(self, timestep: Timestep, info: dict[str, Any]) -> Timestep:
         """Return the timestep in which episodes that just ended have begun anew already."""

@@ -24,6 +24,7 @@ class _Transformed(Generic[AnyEnvironment]):
     def __init__(self, environment: AnyEnvironment, transforms: list[Transform], name: str, index: int) -> None:
         self.name = name
         self.number = environment.number
+        self.delivers_final = environment.delivers_final
         self.spaces = environment.spaces
         for transform in transforms:
             self.spaces = transform.spaces(self.spaces)

@@ -7,7 +7,7 @@ import numpy as np
 from weft.experience.kinds import Replay, Unrolls
 from weft.experience.replay import ReplayBuffer
 from weft.experience.unrolls import UnrollRecorder
-from weft.trees import write
+from weft.trees import map_tree, write
 from weft.types import Ids, Timestep, Trajectory, Tree
 
 
@@ -22,6 +22,11 @@ class AsynchronousUnrollRecorder(UnrollRecorder):
         super().__init__(experience, number)
         self._ids = np.arange(number)
         self._rows = np.zeros(number, np.int64)
+
+    def begin(self, trajectory: Trajectory) -> None:
+        """Record the next unroll into these arrays."""
+        map_tree(lambda leaf: None if leaf is None else leaf.fill(0), trajectory)
+        super().begin(trajectory)
 
     def finish(self, timestep: Timestep, memory: Tree) -> Trajectory:
         """Close the unroll with what every environment shows now and the ``memory`` it began with."""

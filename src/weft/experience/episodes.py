@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -12,7 +13,9 @@ from weft.types import EVERY, Ids, Timestep, Tree
 class EpisodeStatistics:
     """Sums the rewards of B environments and remembers the last ``window`` finished episodes."""
 
-    def __init__(self, number: int, window: int = 100) -> None:
+    WINDOW = 100
+
+    def __init__(self, number: int, window: int = WINDOW) -> None:
         self.episodes = 0
         self._ids = np.arange(number)
         self._returns = np.zeros(number)
@@ -41,6 +44,16 @@ class EpisodeStatistics:
             "mean_return": float(np.mean(returns)),
             "mean_length": float(np.mean(lengths)),
         }
+
+    def since(self, episodes: int) -> tuple[int, list[tuple[float, int]]]:
+        """Return how many episodes finished since there were that many, and (return, length) of the newest of them."""
+        number = self.episodes - episodes
+        return number, list(self._recent)[-number:] if number else []
+
+    def add(self, number: int, newest: Iterable[tuple[float, int]]) -> None:
+        """Count episodes that finished elsewhere."""
+        self.episodes += number
+        self._recent.extend((float(value), int(length)) for value, length in newest)
 
     def save(self) -> Tree:
         """Everything as a tree of arrays."""

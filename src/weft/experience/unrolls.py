@@ -20,6 +20,10 @@ class UnrollRecorder:
         self._trajectory: Trajectory | None = None
         self._row = 0
 
+    def begin(self, trajectory: Trajectory) -> None:
+        """Record the next unroll into these arrays rather than into the recorder's own."""
+        self._trajectory = trajectory
+
     def record(
         self, timestep: Timestep, action: Tree, extras: dict[str, Tree], following: Timestep, ids: Ids = EVERY
     ) -> None:

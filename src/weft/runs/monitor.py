@@ -37,7 +37,7 @@ class Reporter(Protocol):
 
     def report(self) -> dict[str, float]: ...  # noqa: D102
 
-    def save(self) -> dict[str, Tree]: ...  # noqa: D102
+    async def save(self) -> dict[str, Tree]: ...  # noqa: D102
 
 
 class RunMonitor:
@@ -69,10 +69,12 @@ class RunMonitor:
         self._row_steps = self._saved_steps = self._earlier["steps"]
         self._learning_steps: int | None = None
         self._stopping = False
+        self.flow: Callable[[], Mapping[str, float]] = dict
+        """Returns the metrics of what travels between the parts since it was last called."""
         self.interrupted: int | None = None
         """The signal that ended the run, if one did."""
 
-    def tick(self, reporter: Reporter) -> bool:
+    async def tick(self, reporter: Reporter) -> bool:
         """Do what is due; returns False once the program shall come to an end."""
         steps, now = reporter.steps, perf_counter()
         if self._learning_steps is None and reporter.learning:
@@ -85,15 +87,15 @@ class RunMonitor:
             steps // self._checkpoint_every > self._saved_steps // self._checkpoint_every
             or now - self._saved_at > LONGEST_UNSAVED
         ):
-            self._save(reporter)
+            await self._save(reporter)
         return not self._stopping
 
-    def finish(self, reporter: Reporter) -> None:
+    async def finish(self, reporter: Reporter) -> None:
         """Write the last row and the last checkpoint."""
         if reporter.steps > self._row_steps:
             self._write_row(reporter)
         if reporter.steps > self._saved_steps:
-            self._save(reporter)
+            await self._save(reporter)
 
     def note(self, text: str) -> None:
         """Tell the user something they should know."""
@@ -141,7 +143,12 @@ class RunMonitor:
     def _write_row(self, reporter: Reporter) -> None:
         steps, now = reporter.steps, perf_counter()
         rate = (steps - self._row_steps) / max(now - self._row_at, 1e-9)
-        self._row = {"seconds": self._seconds(now), "steps_per_second": round(rate, 1), **reporter.report()}
+        self._row = {
+            "seconds": self._seconds(now),
+            "steps_per_second": round(rate, 1),
+            **reporter.report(),
+            **self.flow(),
+        }
         self._row_steps, self._row_at = steps, now
         for sink in self._sinks:
             sink.write(steps, self._row)
@@ -156,11 +163,11 @@ class RunMonitor:
         shares = {name[6:]: value for name, value in self._row.items() if name.startswith("share_")}
         self._progress.update(steps, self._row, shares)
 
-    def _save(self, reporter: Reporter) -> None:
+    async def _save(self, reporter: Reporter) -> None:
         if self._row_steps < reporter.steps:
             self._write_row(reporter)
         summary = self.summary()
-        parts = {**reporter.save(), "run": {**summary, "row": self._row}}
+        parts = {**await reporter.save(), "run": {**summary, "row": self._row}}
         self._checkpoints.save(parts, reporter.steps, self._row.get("mean_return"))
         self._saved_steps, self._saved_at = reporter.steps, perf_counter()
         self._write_summary(summary)

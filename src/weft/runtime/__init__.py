@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from weft.errors import unknown
-from weft.program import Program
+
+if TYPE_CHECKING:
+    from weft.runtime.execution import Execution
 
 RUNTIMES = {
-    "inline": "weft.runtime.inline",
+    "inline": "weft.runtime.inline:Inline",
+    "processes": "weft.runtime.processes:Processes",
+    "threads": "weft.runtime.threads:Threads",
 }
-"""Name -> the module whose function of the same name runs a program."""
+"""Name -> the class that executes programs: made of a program and options, its ``run`` does it."""
 
 
-def find(name: str) -> Callable[[Program], None]:
+def find(name: str) -> type[Execution]:
     """Return the runtime of this name."""
     if name not in RUNTIMES:
         raise unknown("runtime", name, RUNTIMES)
-    return getattr(importlib.import_module(RUNTIMES[name]), name)
+    module, _, kind = RUNTIMES[name].partition(":")
+    return getattr(importlib.import_module(module), kind)

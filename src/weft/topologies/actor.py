@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 from time import perf_counter
 from typing import Generic, NamedTuple, TypeVar
 
@@ -20,7 +20,7 @@ from weft.types import EVERY, Array, Ids, Timestep, Tree
 KEYS_AT_ONCE = 128
 """Random keys are split off in blocks: one by one, splitting would take longer than the policy itself."""
 
-EnvironmentT = TypeVar("EnvironmentT", Environment, AsynchronousEnvironment)
+EnvironmentT = TypeVar("EnvironmentT", bound=Environment | AsynchronousEnvironment)
 
 
 class Step(NamedTuple):
@@ -47,8 +47,7 @@ class BaseActor(Generic[EnvironmentT]):
         self._environment_seed = int(environment_seeds.generate_state(1)[0] >> 1)
         self._key = random_key(policy_seeds)
         self._keys = np.zeros((0, 2), np.uint32)
-        self._act = jax.jit(partial(_act, algorithm))
-        self._split = jax.jit(_split)
+        self._act = _compiled_act(algorithm)
 
     def take_seconds(self) -> dict[str, float]:
         """Seconds spent in the environment and in the policy since the last call."""
@@ -57,7 +56,7 @@ class BaseActor(Generic[EnvironmentT]):
 
     def _next_key(self) -> np.ndarray:
         if self.taken % KEYS_AT_ONCE == 0 or not len(self._keys):
-            self._keys = np.asarray(self._split(self._key, np.int32(self.taken // KEYS_AT_ONCE)))
+            self._keys = np.asarray(_split(self._key, np.int32(self.taken // KEYS_AT_ONCE)))
         return self._keys[self.taken % KEYS_AT_ONCE]
 
 
@@ -125,12 +124,17 @@ def initial_memory(algorithm: Algorithm, number: int) -> Tree:
     return jax.jit(algorithm.memory, static_argnums=0)(number)
 
 
+@jax.jit
 def _split(key: jax.Array, block: Array) -> jax.Array:
     block_key = jax.random.fold_in(jax.random.wrap_key_data(key), block)
     return jax.random.key_data(jax.random.split(block_key, KEYS_AT_ONCE))
 
 
-def _act(
-    algorithm: Algorithm, policy: Policy, observation: Tree, memory: Tree, first: Array, key: jax.Array, explore: Array
-) -> Act:
-    return algorithm.act(policy, observation, memory, first, jax.random.wrap_key_data(key), explore)
+@lru_cache(maxsize=8)
+def _compiled_act(algorithm: Algorithm) -> Callable[..., Act]:
+    """Return ``act`` with raw keys, compiled once for all actors of a process."""
+
+    def act(policy: Policy, observation: Tree, memory: Tree, first: Array, key: jax.Array, explore: Array) -> Act:
+        return algorithm.act(policy, observation, memory, first, jax.random.wrap_key_data(key), explore)
+
+    return jax.jit(act)

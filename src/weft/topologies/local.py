@@ -5,31 +5,32 @@ from __future__ import annotations
 from time import perf_counter
 from typing import Protocol
 
-from weft.envs.base import AsynchronousEnvironment, Environment
+from weft.envs.base import AsynchronousEnvironment
 from weft.errors import WeftError
-from weft.experience.asynchronous import AsynchronousReplayBuffer, AsynchronousUnrollRecorder
+from weft.experience.asynchronous import AsynchronousReplayBuffer
 from weft.experience.kinds import Replay, Unrolls
 from weft.experience.replay import ReplayBuffer
 from weft.experience.unrolls import UnrollRecorder
 from weft.program import Program
-from weft.topologies.actor import Actor
-from weft.topologies.asynchronous import AsynchronousActor
-from weft.topologies.job import Job
+from weft.topologies.job import AnyEnvironment, Job, NoSettings, Work
 from weft.topologies.learner import Learner
+from weft.topologies.messages import begin_anew
+from weft.topologies.rollout import AnyActor, actor_in, recorder_of
 from weft.types import Tree
 
 
 def local(job: Job) -> Program:
     """One agent that acts and learns in turn."""
-    if job.actors != 1:
-        raise WeftError(f"local has one actor, not {job.actors}: give it more environments (--envs) instead.")
     program = Program("local")
-    program.add("agent", Agent(job))
+    program.main("agent", Agent, job)
     return program
 
 
-AnyActor = Actor | AsynchronousActor
-AnyEnvironment = Environment | AsynchronousEnvironment
+def check(work: Work, settings: NoSettings) -> None:
+    """Refuse what cannot be done."""
+    if work.actors != 1:
+        raise WeftError(f"local has one actor, not {work.actors}: give it more environments (--envs) instead.")
+    work.algorithm.experience.check(work.envs)
 
 
 class Cycle(Protocol):
@@ -104,9 +105,10 @@ class Agent:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        environment = job.make_environment(0)
-        self._actor = _actor(job, environment)
-        self._learner = Learner(job.algorithm, job.seeds("learner"))
+        work = job.work
+        environment = work.make_environment(0)
+        self._actor = actor_in(work, environment)
+        self._learner = Learner(work.algorithm, work.seeds("learner"))
         self._cycle = _cycle(job, environment)
         if job.restore is not None:
             parts = {"learner": self._learner.template(), "actor": None, "environment": None, "experience": None}
@@ -115,12 +117,13 @@ class Agent:
 
     async def run(self) -> None:
         """Act and learn until all steps are taken or the run wants to stop."""
-        try:
-            while self.steps < self._job.steps and self._job.monitor.tick(self):
-                self._cycle.advance(self._actor, self._learner, min(self.steps / self._job.steps, 1.0))
-            self._job.monitor.finish(self)
-        finally:
-            self._actor.environment.close()
+        while self.steps < self._job.work.steps and await self._job.monitor.tick(self):
+            self._cycle.advance(self._actor, self._learner, self._job.work.progress(self.steps))
+        await self._job.monitor.finish(self)
+
+    def close(self) -> None:
+        """Release the environments."""
+        self._actor.environment.close()
 
     @property
     def steps(self) -> int:
@@ -141,7 +144,7 @@ class Agent:
         shares = {f"share_{part}": seconds / elapsed for part, seconds in spent.items()}
         return {**self._actor.episodes.report(), **learned, **shares}
 
-    def save(self) -> dict[str, Tree]:
+    async def save(self) -> dict[str, Tree]:
         """Return the named parts of a checkpoint."""
         return {"learner": self._learner.save(), **self._actor.save(), "experience": self._cycle.save()}
 
@@ -150,23 +153,12 @@ class Agent:
         continued = self._actor.restore(saved)
         self._cycle.restore(saved["experience"], episodes_restarted=not continued)
         if not continued:
-            self._job.monitor.note(
-                f"The state of {self._actor.environment.name} cannot be saved: its episodes begin anew, "
-                "so this run is no longer the same, bit for bit, as one that was never stopped."
-            )
-
-
-def _actor(job: Job, environment: AnyEnvironment) -> AnyActor:
-    if isinstance(environment, AsynchronousEnvironment):
-        return AsynchronousActor(job.algorithm, environment, job.seeds("actor"))
-    return Actor(job.algorithm, environment, job.seeds("actor"))
+            self._job.monitor.note(begin_anew(self._actor.environment.name))
 
 
 def _cycle(job: Job, environment: AnyEnvironment) -> Cycle:
-    experience, number = job.algorithm.experience, environment.number
-    asynchronous = isinstance(environment, AsynchronousEnvironment)
+    experience, number = job.work.algorithm.experience, environment.number
     if isinstance(experience, Unrolls):
-        recorder = AsynchronousUnrollRecorder if asynchronous else UnrollRecorder
-        return UnrollCycle(recorder(experience, number))
-    buffer = AsynchronousReplayBuffer if asynchronous else ReplayBuffer
-    return ReplayCycle(experience, buffer(experience, number, job.seeds("replay")))
+        return UnrollCycle(recorder_of(experience, environment))
+    buffer = AsynchronousReplayBuffer if isinstance(environment, AsynchronousEnvironment) else ReplayBuffer
+    return ReplayCycle(experience, buffer(experience, number, job.work.seeds("replay")))

@@ -17,6 +17,8 @@ class DeviceHost:
     be worth the way to an accelerator.
     """
 
+    delivers_final = False
+
     def __init__(self, environment: DeviceEnvironment, number: int = 1) -> None:
         self.name = environment.name
         self.number = number
