@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 
 def prepare_jax() -> None:
@@ -20,3 +23,20 @@ def prepare_jax() -> None:
         jax.config.update("jax_compilation_cache_dir", str(base / "weft" / "compiled"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+def compiled(function: Callable[..., Any], donate: tuple[int, ...] = ()) -> Callable[..., Any]:
+    """Return ``function`` compiled for being called once for every step; ``donate`` names arguments to overwrite."""
+    import jax
+
+    return jax.jit(function, donate_argnums=donate, compiler_options=_options(jax.default_backend()))
+
+
+@cache
+def _options(backend: str) -> dict[str, Any]:
+    """On the CPU, do one thing after the other.
+
+    By default XLA orders operations so that several threads can share them, which for networks of a few thousand
+    weights takes longer than the operations: a policy call of 15 us becomes one of 40 us on two cores.
+    """
+    return {"xla_cpu_enable_concurrency_optimized_scheduler": False} if backend == "cpu" else {}

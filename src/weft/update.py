@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import jax
 import jax.numpy as jnp
@@ -29,17 +29,51 @@ def update(
         gradients, feedback = algorithm.gradients(state, minibatch, key)
         return algorithm.apply(state, reduce(gradients)), feedback
 
-    experience = algorithm.experience
-    if not isinstance(experience, Unrolls) or experience.epochs * experience.minibatches == 1:
+    epochs, minibatches = passes(algorithm)
+    if epochs * minibatches == 1:
         return step(state, (data, key))
 
     def epoch(state: State, key: jax.Array) -> tuple[State, Feedback]:
-        shuffle_key, step_key = jax.random.split(key)
-        minibatches = shuffled(data, experience.minibatches, shuffle_key)
-        return jax.lax.scan(step, state, (minibatches, jax.random.split(step_key, experience.minibatches)))
+        return jax.lax.scan(step, state, shuffled_with_keys(data, minibatches, key))
 
-    state, feedback = jax.lax.scan(epoch, state, jax.random.split(key, experience.epochs))
+    state, feedback = jax.lax.scan(epoch, state, jax.random.split(key, epochs))
     return state, Feedback(metrics=jax.tree.map(jnp.mean, feedback.metrics))
+
+
+def passes(algorithm: Algorithm) -> tuple[int, int]:
+    """Return (epochs, minibatches) of an update."""
+    experience = algorithm.experience
+    return (experience.epochs, experience.minibatches) if isinstance(experience, Unrolls) else (1, 1)
+
+
+class Steps:
+    """The same update one optimiser step at a time, for learners that exchange something in between."""
+
+    def __init__(self, algorithm: Algorithm) -> None:
+        self.prepare = jax.jit(algorithm.prepare)
+        self.gradients = jax.jit(lambda state, data, key: algorithm.gradients(state, data, key))
+        self.apply = jax.jit(algorithm.apply)
+        self._passes = passes(algorithm)
+        self._split = jax.jit(jax.random.split, static_argnums=1)
+        self._shuffled = jax.jit(shuffled_with_keys, static_argnums=1)
+        self._at = jax.jit(lambda tree, place: jax.tree.map(lambda leaf: leaf[place], tree))
+
+    def minibatches(self, data: Tree, key: jax.Array) -> Iterator[tuple[Tree, jax.Array]]:
+        """Yield the minibatches of one update, and a key for each."""
+        epochs, number = self._passes
+        if epochs * number == 1:
+            yield data, key
+            return
+        for epoch_key in self._split(key, epochs):
+            rows = self._shuffled(data, number, epoch_key)
+            for place in range(number):
+                yield self._at(rows, place)
+
+
+def shuffled_with_keys(data: Tree, number: int, key: jax.Array) -> tuple[Tree, jax.Array]:
+    """Split samples at random into minibatches, and make a key for each of them."""
+    shuffle_key, step_key = jax.random.split(key)
+    return shuffled(data, number, shuffle_key), jax.random.split(step_key, number)
 
 
 def shuffled(data: Tree, number: int, key: jax.Array) -> Tree:

@@ -32,7 +32,7 @@ def test_settings_are_the_fields_of_the_environment():
 @pytest.mark.parametrize(
     ("name", "settings", "sentence"),
     [
-        ("CartPole-v2", {}, "did you mean CartPole-no-velocity or CartPole-v1"),
+        ("CartPole-v2", {}, "did you mean CartPole-v1 or CartPole-no-velocity"),
         ("deepsea", {}, "did you mean DeepSea"),
         ("Pong", {}, "there is Acrobot-v1"),
         ("CartPole-v1", {"gravitiy": 1.0}, "did you mean gravity"),

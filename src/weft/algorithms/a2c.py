@@ -47,7 +47,7 @@ class Config:
     """Weight of a reward that comes one step later."""
     gae_lambda: float = within(1.0, 0, 1)
     """1 for n-step returns to the end of the unroll, as in the paper; less for generalised advantages."""
-    entropy_cost: float = within(0.0, 0)
+    entropy_cost: float = within(0.01, 0)
     """Weight of the entropy bonus. Paper: 0.01."""
     value_cost: float = within(0.5, 0)
     """Weight of the value loss."""

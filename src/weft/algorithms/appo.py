@@ -1,10 +1,9 @@
 """Asynchronous PPO: the clipped objective of PPO on experience of an older policy, with V-trace's advantages.
 
-Luo et al. 2020, 'IMPACT: Importance weighted asynchronous architectures with clipped target networks',
-arXiv:1912.00167; Petrenko et al. 2020, 'Sample Factory', arXiv:2006.11751. Two policy ratios that PPO has as one are
-told apart (Hilton et al. 2022, 'Batch size-invariance for policy optimization', arXiv:2110.00641): V-trace corrects
-from the policy that acted to the learner's as the batch arrives, and the clipped ratio bounds how far the batch may
-move it from there. Without lag this is PPO.
+Petrenko et al. 2020, 'Sample Factory', arXiv:2006.11751; Luo et al. 2020, 'IMPACT: Importance weighted asynchronous
+architectures with clipped target networks', arXiv:1912.00167. The policy ratio is of the learner's policy to the one
+that acted: it corrects the action itself for the lag, V-trace corrects what came after it, and the clip bounds how far
+from its experience the learner may go. Without lag this is PPO.
 """
 
 from __future__ import annotations
@@ -25,8 +24,14 @@ from weft.types import Spaces, Trajectory
 
 @dataclass(frozen=True)
 class Config(ppo.Config):
-    """Asynchronous PPO (Luo et al. 2020, arXiv:1912.00167; Petrenko et al. 2020, arXiv:2006.11751)."""
+    """Asynchronous PPO (Petrenko et al. 2020, arXiv:2006.11751; Luo et al. 2020, arXiv:1912.00167)."""
 
+    learning_rate: float = positive(1e-3)
+    """Step size of Adam at the beginning. Paper: 1e-4."""
+    unroll: int = positive(32)
+    """Steps of each environment between two updates; shorter ones are fresher. Paper: 32."""
+    epochs: int = positive(2)
+    """Passes over each batch. Paper: 1."""
     rho_bar: float = positive(1.0)
     """Importance ratios are clipped to this where they decide what is learned. V-trace: 1."""
     c_bar: float = positive(1.0)
@@ -40,15 +45,15 @@ def appo(config: Config, spaces: Spaces, torso: Torso | None = None) -> Algorith
     def prepare(state: State, batch: Trajectory) -> tuple[State, ppo.Samples]:
         statistics, batch = agent.normaliser.trajectory(state.statistics, batch)
         here, successors = unroll_with_successors(agent.network, state.params, batch)
-        log_prob = agent.distribution(here).log_prob(batch.action)
-        log_rho = jnp.where(batch.valid, log_prob - batch.extras["log_prob"], 0.0)
+        log_prob = batch.extras["log_prob"]
+        log_ratio = agent.distribution(here).log_prob(batch.action) - log_prob
         target, advantage = vtrace(
             batch.reward,
             batch.discount * config.discount,
             continues(batch),
             here["value"],
             successors["value"],
-            jnp.exp(log_rho),
+            jnp.exp(jnp.where(batch.valid, log_ratio, 0.0)),
             config.gae_lambda,
             config.rho_bar,
             config.c_bar,

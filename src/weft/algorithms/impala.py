@@ -60,26 +60,27 @@ def impala(config: Config, spaces: Spaces, torso: Torso | None = None) -> Algori
         here, successors = unroll_with_successors(agent.network, params, batch)
         distribution = agent.distribution(here)
         log_prob = distribution.log_prob(batch.action)
-        log_rho = jnp.where(batch.valid, jax.lax.stop_gradient(log_prob) - batch.extras["log_prob"], 0.0)
-        rho = jnp.exp(log_rho)
+        log_ratio = jnp.where(batch.valid, jax.lax.stop_gradient(log_prob) - batch.extras["log_prob"], 0.0)
+        ratio = jnp.exp(log_ratio)
+        rho = ratio if config.correction == "vtrace" else jnp.ones_like(ratio)
         target, advantage = vtrace(
             batch.reward,
             batch.discount * config.discount,
             continues(batch),
             *jax.lax.stop_gradient((here["value"], successors["value"])),
-            rho if config.correction == "vtrace" else jnp.ones_like(rho),
+            rho,
             config.gae_lambda,
             config.rho_bar,
             config.c_bar,
         )
-        policy_loss = -masked_mean(log_prob * advantage, batch.valid)
+        policy_loss = -masked_mean(jnp.minimum(rho, config.rho_bar) * log_prob * advantage, batch.valid)
         value_loss = 0.5 * masked_mean(jnp.square(here["value"] - target), batch.valid)
         entropy = masked_mean(distribution.entropy(), batch.valid)
         total, metrics = actor_critic_loss(policy_loss, value_loss, entropy, config.value_cost, config.entropy_cost)
         return total, {
             **metrics,
-            "divergence": masked_mean(rho - 1 - log_rho, batch.valid),
-            "clipped": masked_mean(rho > config.rho_bar, batch.valid),
+            "divergence": masked_mean(ratio - 1 - log_ratio, batch.valid),
+            "clipped": masked_mean(ratio > config.rho_bar, batch.valid),
         }
 
     experience = Unrolls(

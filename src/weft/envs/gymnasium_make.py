@@ -78,7 +78,9 @@ def _registered(spec: EnvSpec, number: int, settings: EnvironmentSettings, rende
     if settings.time_limit is not None:
         arguments["max_episode_steps"] = settings.time_limit
     stack = settings.frame_stack or 1
-    if settings.vectorization == "auto" and spec.vector_entry_point is not None and not render:
+    # The arithmetic on arrays of a vector implementation takes longer than one environment does by itself.
+    batch = number > 1 or spec.entry_point is None
+    if settings.vectorization == "auto" and spec.vector_entry_point is not None and batch and not render:
         return GymnasiumHost(gymnasium.make_vec(spec, number, "vector_entry_point", **arguments), spec.id), stack
     if render and "rgb_array" in _render_modes(spec):
         arguments["render_mode"] = "rgb_array"

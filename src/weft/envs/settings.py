@@ -30,7 +30,7 @@ class EnvironmentSettings:
 
     vectorization: Literal["auto", "sync", "async"] = "auto"
     """How Gymnasium environments become a batch: one after the other (sync), a process each (async), or the
-    environment's own vector implementation where it has one, otherwise sync (auto)."""
+    environment's own vector implementation where it has one and there are several, otherwise sync (auto)."""
     frame_stack: int | None = None
     """The policy sees this many of the latest observations, stacked on the last axis; unset: 4 for Atari, else 1."""
     clip_reward: float | None = None

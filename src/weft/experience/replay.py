@@ -108,17 +108,16 @@ class ReplayBuffer:
     def _transitions(self, n: int) -> Transitions:
         columns = self._stored()
         places = self._draw_valid(n)
-        reward = np.zeros(len(places), np.float32)
-        discount = np.ones(len(places), np.float32)
-        successor = places
+        reward = _take(columns.reward, places)
+        discount = self.experience.discount * _take(columns.discount, places)
+        successor = self._later(places, 1)
+        cut = _take(columns.first, successor)
         running = np.ones(len(places), bool)
-        cut = np.zeros(len(places), bool)
-        for step in range(n):
+        for step in range(1, n):
             at = self._later(places, step)
-            if step:
-                running &= _take(columns.valid, at) & ~_take(columns.first, at)
-                if not running.any():
-                    break
+            running &= _take(columns.valid, at) & ~_take(columns.first, at)
+            if not running.any():
+                break
             reward += np.where(running, discount * _take(columns.reward, at), np.float32(0))
             discount *= np.where(running, self.experience.discount * _take(columns.discount, at), np.float32(1))
             following = self._later(places, step + 1)
@@ -172,11 +171,10 @@ class ReplayBuffer:
         valid = self._stored().valid
         size = self.experience.batch
         places = self._draw(span, size)
-        while True:
-            fillers = np.flatnonzero(~_take(valid, places))
-            if not len(fillers):
-                return places
+        while not (drawn := _take(valid, places)).all():
+            fillers = np.flatnonzero(~drawn)
             places[fillers] = self._draw(span, len(fillers))
+        return places
 
     def _later(self, places: np.ndarray, rows: int) -> np.ndarray:
         """Places of the same environments, ``rows`` later."""

@@ -52,7 +52,7 @@ class VTrace(NamedTuple):
     target: Array
     """what the value of each state should have been under the learner's policy"""
     advantage: Array
-    """of each action, times its clipped importance ratio: what the gradient of its log-probability is weighed with"""
+    """of each action: its reward and the target of where it led to, less the value of where it was taken"""
 
 
 def vtrace(
@@ -70,17 +70,15 @@ def vtrace(
 
     All arguments are [T]; ``v_t[k]`` is the value of the true successor of step k, and ``rho_tm1`` the probability of
     its action under the learner's policy over that under the policy that acted. ``rho_bar`` clips these ratios where
-    they decide what is learned, ``c_bar`` where they decide how far back. Advantages (section 4.2) are rho * (r +
-    discount * what was reached - v), which for ``lambda_`` < 1 mixes the next target with the next value in such
-    a way that ratios of 1 give ``generalised_advantages``.
+    they decide what is learned, ``c_bar`` where they decide how far back. Advantages are those of section 4.2 without
+    the ratio of the action itself, which is for the loss to add; with a ``lambda_`` below 1 the target of where an
+    action led to is mixed with the value there, in such a way that ratios of 1 give ``generalised_advantages``.
     """
-    rho = jnp.minimum(rho_tm1, rho_bar)
     traces = lambda_ * jnp.minimum(rho_tm1, c_bar)
     errors = r_t + discount_t * v_t - v_tm1
-    corrections = _backward_sums(rho * errors, discount_t * continues_t * traces)
+    corrections = _backward_sums(jnp.minimum(rho_tm1, rho_bar) * errors, discount_t * continues_t * traces)
     following = jnp.concatenate([corrections[1:], jnp.zeros_like(corrections[:1])])
-    advantages = rho * (errors + discount_t * continues_t * lambda_ * following)
-    return VTrace(v_tm1 + corrections, advantages)
+    return VTrace(v_tm1 + corrections, errors + discount_t * continues_t * lambda_ * following)
 
 
 def _backward_sums(terms: Array, decays: Array) -> Array:

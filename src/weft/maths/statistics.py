@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import reduce
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -41,6 +42,15 @@ def merge(a: Moments, b: Moments) -> Moments:
     mean = a.mean + difference * share
     variance = a.variance * (1 - share) + b.variance * share + jnp.square(difference) * share * (1 - share)
     return Moments(count, mean, jnp.where(count > 0, variance, a.variance))
+
+
+def pooled(*learned: Tree) -> Tree:
+    """Moments of everything that several learners saw; what else is among their statistics is the last one's."""
+
+    def one(*parts: Any) -> Any:
+        return reduce(merge, parts) if isinstance(parts[0], Moments) else parts[-1]
+
+    return jax.tree.map(one, *learned, is_leaf=lambda part: isinstance(part, Moments))
 
 
 def initial_tree(example: Tree) -> tuple[Moments | None, ...]:

@@ -24,7 +24,7 @@ class Policy:
         self._key = jax.random.key(seed)
         self._memory: Tree = None
         self._first = np.ones(0, bool)
-        self._act = jax.jit(self._acted)
+        self._act = compiled(self._acted)
         self._value = jax.jit(algorithm.value)
 
     def act(self, observation: Tree, deterministic: bool = True, first: Array | None = None) -> Tree:

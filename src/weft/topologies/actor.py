@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from weft.algorithm import Act, Algorithm, Policy
+from weft.compilation import compiled
 from weft.envs.base import AsynchronousEnvironment, Environment
 from weft.experience.episodes import EpisodeStatistics
 from weft.topologies.job import random_key
@@ -67,6 +68,7 @@ class Actor(BaseActor[Environment]):
         super().__init__(algorithm, environment, seeds)
         self.memory = initial_memory(algorithm, environment.number)
         self._timestep: Timestep | None = None
+        self._explore = (0.0, jax.device_put(np.float32(0)))
 
     @property
     def agent_steps(self) -> int:
@@ -82,7 +84,7 @@ class Actor(BaseActor[Environment]):
 
     def steps(self, policy: Policy, explore: float, number: int) -> Iterator[Step]:
         """Take ``number`` steps in every environment with one policy."""
-        timestep, level = self.timestep, jax.device_put(np.float32(explore))
+        timestep, level = self.timestep, self._on_device(explore)
         for _ in range(number):
             started = perf_counter()
             act = self._act(policy, timestep.observation, self.memory, timestep.first, self._next_key(), level)
@@ -96,6 +98,12 @@ class Actor(BaseActor[Environment]):
             self.episodes.record(timestep, following)
             yield Step(timestep, to_numpy(act.raw), to_numpy(act.extras), memory, following)
             timestep = following
+
+    def _on_device(self, explore: float) -> Array:
+        """Return ``explore`` as an array; it seldom changes, and is then not brought there again."""
+        if explore != self._explore[0]:
+            self._explore = (explore, jax.device_put(np.float32(explore)))
+        return self._explore[1]
 
     def save(self) -> dict[str, Tree]:
         """Return the parts ``actor`` and ``environment`` of a checkpoint."""
@@ -137,4 +145,4 @@ def _compiled_act(algorithm: Algorithm) -> Callable[..., Act]:
     def act(policy: Policy, observation: Tree, memory: Tree, first: Array, key: jax.Array, explore: Array) -> Act:
         return algorithm.act(policy, observation, memory, first, jax.random.wrap_key_data(key), explore)
 
-    return jax.jit(act)
+    return compiled(act)

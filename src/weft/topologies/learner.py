@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from weft.algorithm import Algorithm, Feedback, State
+from weft.compilation import compiled
 from weft.errors import TrainingDiverged
 from weft.topologies.job import random_key
 from weft.types import Array, Tree
@@ -31,12 +32,13 @@ class Totals(NamedTuple):
 class Learner:
     """Owns an algorithm's state; everything random in it follows from (seeds, updates)."""
 
-    def __init__(self, algorithm: Algorithm, seeds: np.random.SeedSequence) -> None:
+    def __init__(self, algorithm: Algorithm, seeds: np.random.SeedSequence, index: int = 0) -> None:
+        """Learners of one team have the same seeds and begin with the same state; ``index`` tells them apart."""
         self.algorithm = algorithm
-        init_seeds, learn_seeds = seeds.spawn(2)
-        self._key = random_key(learn_seeds)
+        init_seeds, *learn_seeds = seeds.spawn(2 + index)
+        self._key = random_key(learn_seeds[index])
         self.state: State = jax.jit(lambda key: algorithm.init(jax.random.wrap_key_data(key)))(random_key(init_seeds))
-        self._learn = jax.jit(partial(_learn, algorithm), donate_argnums=(0, 1))
+        self._learn = compiled(partial(_learn, algorithm), donate=(0, 1))
         self._totals: Totals | None = None
         self._seconds = 0.0
         self.updated = False
@@ -68,7 +70,7 @@ class Learner:
             raise TrainingDiverged(
                 f"Training diverged: {' and '.join(names)} became NaN or infinite at update {totals.diverged_at}."
             )
-        self._totals = _no_totals(totals.metrics)
+        self._totals = no_totals(totals.metrics)
         count = max(int(totals.updates), 1)
         return {"updates": updates, **{name: float(value) / count for name, value in totals.metrics.items()}}
 
@@ -87,13 +89,18 @@ class Learner:
         """Continue from what ``save`` returned."""
         self.state = jax.device_put(saved["state"])
 
+    def _key_of(self, state: State) -> jax.Array:
+        """Return the random key of the next update."""
+        return jax.random.fold_in(jax.random.wrap_key_data(jnp.asarray(self._key)), state.updates)
+
     def _first_totals(self, batch: Tree) -> Totals:
         key = jax.eval_shape(jax.random.wrap_key_data, self._key)
         names = jax.eval_shape(partial(update, self.algorithm), self.state, batch, key)[1].metrics
-        return _no_totals(names)
+        return no_totals(names)
 
 
-def _no_totals(names: Iterable[str]) -> Totals:
+def no_totals(names: Iterable[str]) -> Totals:
+    """Return sums of nothing."""
     return Totals({name: np.zeros((), np.float32) for name in names}, np.zeros((), np.int32), np.full((), -1, np.int32))
 
 
@@ -102,10 +109,11 @@ def _learn(
 ) -> tuple[State, Totals]:
     key = jax.random.fold_in(jax.random.wrap_key_data(key), state.updates)
     learned, feedback = update(algorithm, state._replace(progress=progress), batch, key)
-    return learned, _added(totals, feedback, state.updates)
+    return learned, added(totals, feedback, state.updates)
 
 
-def _added(totals: Totals, feedback: Feedback, update_number: Array) -> Totals:
+def added(totals: Totals, feedback: Feedback, update_number: Array) -> Totals:
+    """Add the metrics of one update."""
     finite = jnp.all(jnp.stack([jnp.isfinite(value) for value in feedback.metrics.values()]))
     diverged_at = jnp.where((totals.diverged_at < 0) & ~finite, update_number, totals.diverged_at)
     metrics = {name: totals.metrics[name] + value for name, value in feedback.metrics.items()}

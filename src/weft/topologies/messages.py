@@ -119,6 +119,11 @@ def _with_leading(layout: Tree, leading: tuple[int, ...]) -> Tree:
     return jax.tree.map(lambda leaf: Leaf((*leading, *leaf.shape), leaf.dtype), layout, is_leaf=_is_leaf)
 
 
+def zeros(layout: Tree) -> Tree:
+    """Return arrays of a layout."""
+    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), layout, is_leaf=_is_leaf)
+
+
 def _is_leaf(thing: object) -> bool:
     return isinstance(thing, Leaf)
 

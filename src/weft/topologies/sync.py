@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.program import Poster, Program, Reader, Watcher, Writer
-from weft.topologies.centre import Account
+from weft.topologies.centre import Account, Tally
 from weft.topologies.job import Job, NoSettings, Work
 from weft.topologies.learner import Learner
 from weft.topologies.messages import Batch, Shipment, Unroll, abstract_policy, begin_anew, policy_layout, unroll_layout
@@ -93,7 +93,7 @@ class Trainer:
         self._learner = Learner(work.algorithm, work.seeds("learner"))
         self._policy = Shipment(self._learner.state.policy)
         self._batch = Batch(unroll_layout(work).trajectory, work.actors)
-        self._account = Account(job)
+        self._tally, self._account = Tally(), Account(work.actors)
         self._round = 0
 
     async def run(self) -> None:
@@ -111,10 +111,11 @@ class Trainer:
             await commands.put(("act", self._round))
         for place, unrolls in enumerate(self._unrolls):
             unroll = await self._unroll_of_this_round(unrolls)
-            self._account.count(unroll, self._round)
+            self._tally.count(unroll, self._round)
             self._batch.put(place, unroll.trajectory)
             unrolls.release()
         self._learner.learn(self._batch.trajectory, progress)
+        self._account.take(self._tally)
         self._round += 1
 
     async def _unroll_of_this_round(self, unrolls: Reader) -> Unroll:
