@@ -87,6 +87,9 @@ class Algorithm:
     gradients: Callable[[State, Tree, jax.Array], tuple[Tree, Feedback]]
     """(state, minibatch, key) -> (gradients of state.params, Feedback)"""
     apply: Callable[[State, Tree], State]
-    """(state, gradients) -> State, one optimiser step; slow copies follow by ``state.updates``"""
+    """(state, gradients) -> State, one optimiser step; slow copies follow by ``state.updates``. Each parameter's step
+    follows from its own gradient, so that servers can hold a part of the parameters each."""
     experience: Experience
     """What to record and how to serve it"""
+    max_gradient_norm: float | None = None
+    """Whoever applies gradients scales them down to this global norm first, after combining those of all learners"""

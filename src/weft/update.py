@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from weft.algorithm import Algorithm, Feedback, State
 from weft.experience.kinds import Unrolls
-from weft.types import Tree
+from weft.types import Array, Tree
 
 Reduce = Callable[[Tree], Tree]
 
@@ -27,7 +29,7 @@ def update(
     def step(state: State, inputs: tuple[Tree, jax.Array]) -> tuple[State, Feedback]:
         minibatch, key = inputs
         gradients, feedback = algorithm.gradients(state, minibatch, key)
-        return algorithm.apply(state, reduce(gradients)), feedback
+        return stepped(algorithm, state, reduce(gradients)), feedback
 
     epochs, minibatches = passes(algorithm)
     if epochs * minibatches == 1:
@@ -38,6 +40,18 @@ def update(
 
     state, feedback = jax.lax.scan(epoch, state, jax.random.split(key, epochs))
     return state, Feedback(metrics=jax.tree.map(jnp.mean, feedback.metrics))
+
+
+def stepped(algorithm: Algorithm, state: State, gradients: Tree, norm: Array | None = None) -> State:
+    """Take one optimiser step, along gradients scaled down to the algorithm's bound on their global norm.
+
+    ``norm`` is that of the whole gradient, where ``gradients`` and ``state`` are only a part of it.
+    """
+    limit = algorithm.max_gradient_norm
+    if limit is not None:
+        norm = optax.tree.norm(gradients) if norm is None else norm
+        gradients = jax.tree.map(lambda leaf: jnp.where(norm < limit, leaf, leaf / norm * limit), gradients)
+    return algorithm.apply(state, gradients)
 
 
 def passes(algorithm: Algorithm) -> tuple[int, int]:
@@ -52,7 +66,7 @@ class Steps:
     def __init__(self, algorithm: Algorithm) -> None:
         self.prepare = jax.jit(algorithm.prepare)
         self.gradients = jax.jit(lambda state, data, key: algorithm.gradients(state, data, key))
-        self.apply = jax.jit(algorithm.apply)
+        self.apply = jax.jit(partial(stepped, algorithm))
         self._passes = passes(algorithm)
         self._split = jax.jit(jax.random.split, static_argnums=1)
         self._shuffled = jax.jit(shuffled_with_keys, static_argnums=1)

@@ -166,6 +166,7 @@ def dqn(config: Config, spaces: Spaces, torso: Torso | None = None) -> Algorithm
             discount=config.discount,
             sequence=config.sequence if recurrent else None,
         ),
+        max_gradient_norm=descent.max_gradient_norm,
     )
 
 

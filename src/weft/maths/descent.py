@@ -1,4 +1,4 @@
-"""Gradient descent as most algorithms do it: clipped gradients, Adam or RMSProp, a rate that may fall to 0."""
+"""Gradient descent as most algorithms do it: Adam or RMSProp, a rate that may fall to 0."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def gradients_of(loss: Loss) -> Callable[[State, Tree, jax.Array], tuple[Tree, F
 
 @dataclass(frozen=True)
 class Descent:
-    """Steps along gradients that are scaled down to a global norm, then each divided by its own running size.
+    """Steps along gradients, each divided by its own running size.
 
     ``adam`` is Kingma and Ba 2015, arXiv:1412.6980. ``rmsprop`` is the non-centred form of Tieleman and Hinton 2012
     that A3C shares between its workers (Mnih et al. 2016, arXiv:1602.01783): with the optimiser's state kept where the
@@ -40,6 +40,7 @@ class Descent:
     anneal: bool
     """Let the rate fall linearly with ``state.progress``."""
     max_gradient_norm: float | None
+    """Of the gradients that come here: the algorithm's bound, kept by whoever applies them (see ``Algorithm``)."""
     epsilon: float
     """Added to the root of the mean square by ``adam``, to the mean square itself by ``rmsprop``."""
     optimiser: Optimiser = "adam"
@@ -58,8 +59,6 @@ class Descent:
         return state._replace(params=params, optimiser=optimiser, updates=state.updates + 1)
 
     def _transformation(self) -> optax.GradientTransformation:
-        norm = self.max_gradient_norm
-        clip = optax.identity() if norm is None else optax.clip_by_global_norm(norm)
         if self.optimiser == "adam":
-            return optax.chain(clip, optax.scale_by_adam(eps=self.epsilon))
-        return optax.chain(clip, optax.scale_by_rms(self.decay, self.epsilon))
+            return optax.scale_by_adam(eps=self.epsilon)
+        return optax.scale_by_rms(self.decay, self.epsilon)

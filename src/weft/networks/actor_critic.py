@@ -82,6 +82,7 @@ class ActorCritic:
             gradients=gradients_of(loss),
             apply=descent.step,
             experience=experience,
+            max_gradient_norm=descent.max_gradient_norm,
         )
 
 

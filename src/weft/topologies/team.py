@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple, Protocol
 
@@ -16,7 +17,7 @@ from weft.topologies.job import Work
 from weft.topologies.learner import Learner, added, no_totals
 from weft.topologies.messages import REAL, Shipment, leaves_like
 from weft.types import Array, Tree
-from weft.update import Steps
+from weft.update import Steps, stepped
 
 
 class Contribution(NamedTuple):
@@ -87,7 +88,7 @@ class _Team:
         self._gradients = Shipment(state.params)
         self._statistics = Shipment(state.statistics)
         self._no_statistics = tuple(np.zeros(leaf.shape, leaf.dtype) for leaf in self._statistics.layout)
-        self._apply = jax.jit(work.algorithm.apply)
+        self._apply = jax.jit(partial(stepped, work.algorithm))
         self._pooled = jax.jit(pooled)
 
     async def _send(
