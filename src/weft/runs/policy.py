@@ -10,6 +10,7 @@ import numpy as np
 
 from weft.algorithm import Algorithm
 from weft.algorithm import Policy as Parameters
+from weft.compilation import compiled
 from weft.trees import map_tree, to_numpy
 from weft.types import Array, Spaces, Timestep, Tree
 
