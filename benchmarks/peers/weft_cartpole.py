@@ -11,7 +11,15 @@ import weft
 
 SETTINGS = {
     "ppo": {"unroll": 128, "epochs": 4, "minibatches": 4, "learning_rate": 2.5e-4},
-    "dqn": {"batch": 128, "warmup": 1_000, "steps_per_update": 1.0},
+    # Neither double Q-learning nor n-step returns, and ReLU: that is what DQN is in the other libraries by default.
+    "dqn": {
+        "batch": 128,
+        "warmup": 1_000,
+        "steps_per_update": 1.0,
+        "double": False,
+        "n_step": 1,
+        "network": {"activation": "relu"},
+    },
 }
 
 
