@@ -118,6 +118,18 @@ def test_meanings_in_one_line():
     assert meanings(Inner) == {"size": "How large.", "kind": "Which."}
 
 
+@dataclass(frozen=True)
+class Further(Inner):
+    kind: Literal["round", "square"] | None = "round"
+    """Which of these."""
+    more: int = 1
+    """How many."""
+
+
+def test_settings_that_build_on_others_keep_their_meanings_and_can_change_them():
+    assert meanings(Further) == {"size": "How large.", "kind": "Which of these.", "more": "How many."}
+
+
 @pytest.mark.parametrize("config", [Outer(limit=None), Outer(inner=Inner()), ppo.Config(max_gradient_norm=None)])
 def test_a_tree_of_settings_gives_them_back(config):
     assert resolve(type(config), as_tree(config), "config") == config
@@ -127,7 +139,7 @@ def test_a_tree_is_plain_data():
     assert json.loads(json.dumps(as_tree(ppo.Config())))["network"]["hidden"] == [64, 64]
 
 
-@pytest.mark.parametrize("kind", [ppo.Config, dqn.Config, NetworkSettings])
+@pytest.mark.parametrize("kind", [*map(settings_class, map(find, ALGORITHMS)), NetworkSettings])
 def test_every_setting_of_ours_says_what_it_means_and_has_a_possible_default(kind):
     assert list(meanings(kind)) == [setting.name for setting in fields(kind)]
     assert check(kind(), "ours") == kind()

@@ -27,15 +27,15 @@ class Config(ppo.Config):
     """Asynchronous PPO (Petrenko et al. 2020, arXiv:2006.11751; Luo et al. 2020, arXiv:1912.00167)."""
 
     learning_rate: float = positive(1e-3)
-    """Step size of Adam at the beginning. Paper: 1e-4."""
+    """Step size of Adam at the beginning. Sample Factory: 1e-4."""
     unroll: int = positive(32)
-    """Steps of each environment between two updates; shorter ones are fresher. Paper: 32."""
+    """Steps of each environment between two updates; shorter ones are fresher. Sample Factory: 32."""
     epochs: int = positive(2)
-    """Passes over each batch. Paper: 1."""
+    """Passes over each batch. Sample Factory: 1."""
     rho_bar: float = positive(1.0)
-    """Importance ratios are clipped to this where they decide what is learned. V-trace: 1."""
+    """Importance ratios are clipped to this where they decide what is learned. IMPALA: 1."""
     c_bar: float = positive(1.0)
-    """Importance ratios are clipped to this where they decide how far back it is learned. V-trace: 1."""
+    """Importance ratios are clipped to this where they decide how far back it is learned. IMPALA: 1."""
 
 
 def appo(config: Config, spaces: Spaces, torso: Torso | None = None) -> Algorithm:
