@@ -67,6 +67,25 @@ def trajectory(
     )
 
 
+def other_where(mask: np.ndarray, leaf: np.ndarray, seed: int = 0) -> np.ndarray:
+    """``leaf`` [T, B, ...] with something else where ``mask`` [T, B] is set."""
+    random = np.random.default_rng(seed)
+    noise = random.integers(0, 3, leaf.shape) if leaf.dtype.kind == "i" else random.normal(5, 9, leaf.shape)
+    return np.where(mask.reshape(mask.shape + (1,) * (leaf.ndim - mask.ndim)), noise, leaf).astype(leaf.dtype)
+
+
+def with_other_fillers(batch: Trajectory) -> Trajectory:
+    """The same real steps, with something else recorded at the fillers between episodes."""
+    filled = batch._replace(
+        **{
+            name: jax.tree.map(lambda leaf: other_where(~batch.valid, np.asarray(leaf)), getattr(batch, name))
+            for name in ("action", "reward", "discount", "extras")
+        }
+    )
+    assert (filled.reward != batch.reward).any()
+    return filled
+
+
 def transitions(batch: Trajectory, discount: float) -> Transitions:
     """The real steps of a trajectory one by one."""
     real = np.flatnonzero(batch.valid)

@@ -10,7 +10,19 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from batches import CONTINUOUS, DISCRETE, KEY, VECTOR, assert_close, jitted, observations, take, trajectory
+from batches import (
+    CONTINUOUS,
+    DISCRETE,
+    KEY,
+    VECTOR,
+    assert_close,
+    jitted,
+    observations,
+    other_where,
+    take,
+    trajectory,
+    with_other_fillers,
+)
 
 from weft.algorithm import Algorithm, State
 from weft.algorithms.ppo import Config, Samples, ppo
@@ -247,19 +259,7 @@ def test_fillers_have_no_influence(recurrent):
     details = dict.fromkeys(("scale_rewards", "normalise_observations", "standardise_advantages"), True)
     algorithm = make(network=small(recurrent=recurrent, orthogonal=not recurrent), **details)
     state = state._replace(statistics=jitted(algorithm.init)(KEY).statistics)
-    random = np.random.default_rng(0)
-
-    def other_where(filler: np.ndarray, leaf: np.ndarray) -> np.ndarray:
-        noise = random.integers(0, 3, leaf.shape) if leaf.dtype.kind == "i" else random.normal(5, 9, leaf.shape)
-        return np.where(filler.reshape(filler.shape + (1,) * (leaf.ndim - filler.ndim)), noise, leaf).astype(leaf.dtype)
-
-    filled = batch._replace(
-        **{
-            name: jax.tree.map(functools.partial(other_where, ~batch.valid), getattr(batch, name))
-            for name in ("action", "reward", "discount", "extras")
-        }
-    )
-    assert (filled.reward != batch.reward).any()
+    filled = with_other_fillers(batch)
     prepare = jitted(algorithm.prepare)
     (learned, samples), (learned_filled, samples_filled) = prepare(state, batch), prepare(state, filled)
     assert_close(learned, learned_filled)

@@ -12,10 +12,7 @@ from batches import KEY, VECTOR, all_finite, jitted, take, trajectory, transitio
 from gymnasium import spaces
 
 from weft.algorithm import Algorithm
-from weft.algorithms.dqn import Config as DQNConfig
-from weft.algorithms.dqn import dqn
-from weft.algorithms.ppo import Config as PPOConfig
-from weft.algorithms.ppo import ppo
+from weft.algorithms import ALGORITHMS, find, settings_class
 from weft.errors import WeftError
 from weft.networks.network import NetworkSettings
 from weft.types import Spaces
@@ -44,11 +41,23 @@ CONTINUOUS = {
 ACTIONS = {**FINITE, **CONTINUOUS}
 
 
+ONCE = {"epochs": 1, "minibatches": 1}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "a2c": {"unroll": T},
+    "appo": {"unroll": T, **ONCE},
+    "dqn": {"sequence": T},
+    "impala": {"unroll": T},
+    "ppo": {"unroll": T, **ONCE},
+}
+
+
 def make(name: str, kinds: Spaces, recurrent: Any = None) -> Algorithm:
-    network = NetworkSettings(hidden=(4,), memory_size=3, recurrent=recurrent)
-    if name == "ppo":
-        return ppo(PPOConfig(unroll=T, epochs=1, minibatches=1, network=network), kinds)
-    return dqn(DQNConfig(sequence=T, network=network), kinds)
+    return build(name, kinds, NetworkSettings(hidden=(4,), memory_size=3, recurrent=recurrent))
+
+
+def build(name: str, kinds: Spaces, network: NetworkSettings) -> Algorithm:
+    factory = find(name)
+    return factory(settings_class(factory)(**SETTINGS[name], network=network), kinds)
 
 
 def check(algorithm: Algorithm, kinds: Spaces) -> None:
@@ -77,14 +86,21 @@ def _as_elements(space: Any, action: Any) -> Any:
     return space.dtype.type(action) if space.shape == () else action.astype(space.dtype)
 
 
+STOCHASTIC = ["a2c", "appo", "impala", "ppo"]
 TABLE = [
-    ("ppo", "vector", "box", None),
-    ("ppo", "vector", "mixed", None),
-    ("ppo", "image", "discrete", None),
-    ("ppo", "discrete", "multi_discrete", None),
-    ("ppo", "nested", "multi_binary", None),
-    ("ppo", "image", "nested", "gru"),
-    ("ppo", "nested", "mixed", "lstm"),
+    *(
+        (name, *row)
+        for name in STOCHASTIC
+        for row in (
+            ("vector", "box", None),
+            ("vector", "mixed", None),
+            ("image", "discrete", None),
+            ("discrete", "multi_discrete", None),
+            ("nested", "multi_binary", None),
+            ("image", "nested", "gru"),
+            ("nested", "mixed", "lstm"),
+        )
+    ),
     ("dqn", "vector", "discrete", None),
     ("dqn", "image", "multi_discrete", None),
     ("dqn", "discrete", "nested", None),
@@ -96,7 +112,8 @@ TABLE = [
 
 
 def test_the_table_misses_no_space():
-    for name, actions in (("ppo", ACTIONS), ("dqn", FINITE)):
+    for name in ALGORITHMS:
+        actions = ACTIONS if name in STOCHASTIC else FINITE
         rows = [row for row in TABLE if row[0] == name]
         assert {row[1] for row in rows} == set(OBSERVATIONS) and {row[2] for row in rows} == set(actions)
 
@@ -119,7 +136,7 @@ def test_dqn_refuses_more_joint_actions_than_it_can_enumerate():
         make("dqn", Spaces(VECTOR, spaces.MultiBinary(16)))
 
 
-@pytest.mark.parametrize("name", ["ppo", "dqn"])
+@pytest.mark.parametrize("name", ALGORITHMS)
 def test_spaces_that_hold_no_arrays_are_refused(name):
     text = spaces.Text(5)
     with pytest.raises(WeftError, match="Text"):
@@ -128,8 +145,7 @@ def test_spaces_that_hold_no_arrays_are_refused(name):
         make(name, Spaces(VECTOR, text))
 
 
-@pytest.mark.parametrize("name", ["ppo", "dqn"])
+@pytest.mark.parametrize("name", ALGORITHMS)
 def test_networks_without_units_are_refused(name):
-    factory, config = {"ppo": (ppo, PPOConfig), "dqn": (dqn, DQNConfig)}[name]
     with pytest.raises(WeftError, match="at least one unit"):
-        factory(config(network=NetworkSettings(hidden=(4, 0))), Spaces(VECTOR, spaces.Discrete(2)))
+        build(name, Spaces(VECTOR, spaces.Discrete(2)), NetworkSettings(hidden=(4, 0)))
