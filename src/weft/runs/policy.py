@@ -10,7 +10,6 @@ import numpy as np
 
 from weft.algorithm import Algorithm
 from weft.algorithm import Policy as Parameters
-from weft.compilation import compiled
 from weft.trees import map_tree, to_numpy
 from weft.types import Array, Spaces, Timestep, Tree
 
@@ -25,7 +24,7 @@ class Policy:
         self._key = jax.random.key(seed)
         self._memory: Tree = None
         self._first = np.ones(0, bool)
-        self._act = compiled(self._acted)
+        self._act = jax.jit(self._acted)
         self._value = jax.jit(algorithm.value)
 
     def act(self, observation: Tree, deterministic: bool = True, first: Array | None = None) -> Tree:

@@ -11,7 +11,6 @@ import jax
 import numpy as np
 
 from weft.algorithm import Act, Algorithm, Policy
-from weft.compilation import compiled
 from weft.envs.base import AsynchronousEnvironment, Environment
 from weft.experience.episodes import EpisodeStatistics
 from weft.topologies.job import random_key
@@ -145,4 +144,4 @@ def _compiled_act(algorithm: Algorithm) -> Callable[..., Act]:
     def act(policy: Policy, observation: Tree, memory: Tree, first: Array, key: jax.Array, explore: Array) -> Act:
         return algorithm.act(policy, observation, memory, first, jax.random.wrap_key_data(key), explore)
 
-    return compiled(act)
+    return jax.jit(act)

@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from weft.algorithm import Algorithm, Feedback, State
-from weft.compilation import compiled
 from weft.errors import TrainingDiverged
 from weft.topologies.job import random_key
 from weft.types import Array, Tree
@@ -29,16 +28,26 @@ class Totals(NamedTuple):
     """int32, the first update with a metric that is not finite; -1 if there was none"""
 
 
+def learning_key(seeds: np.random.SeedSequence, index: int) -> jax.Array:
+    """Return the random key of one learner of several, which is folded with the count of updates."""
+    return jax.random.wrap_key_data(jnp.asarray(random_key(_spawned(seeds, 1 + index))))
+
+
+def _spawned(seeds: np.random.SeedSequence, index: int) -> np.random.SeedSequence:
+    """Return the child of this index, however many were spawned before."""
+    return np.random.SeedSequence(seeds.entropy, spawn_key=(*seeds.spawn_key, index))
+
+
 class Learner:
     """Owns an algorithm's state; everything random in it follows from (seeds, updates)."""
 
     def __init__(self, algorithm: Algorithm, seeds: np.random.SeedSequence, index: int = 0) -> None:
         """Learners of one team have the same seeds and begin with the same state; ``index`` tells them apart."""
         self.algorithm = algorithm
-        init_seeds, *learn_seeds = seeds.spawn(2 + index)
-        self._key = random_key(learn_seeds[index])
+        self._key = random_key(_spawned(seeds, 1 + index))
+        init_seeds = _spawned(seeds, 0)
         self.state: State = jax.jit(lambda key: algorithm.init(jax.random.wrap_key_data(key)))(random_key(init_seeds))
-        self._learn = compiled(partial(_learn, algorithm), donate=(0, 1))
+        self._learn = jax.jit(partial(_learn, algorithm), donate_argnums=(0, 1))
         self._totals: Totals | None = None
         self._seconds = 0.0
         self.updated = False
