@@ -7,6 +7,7 @@ al. 2021, arXiv:2106.04516). In their place the node receives the endpoints that
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
@@ -23,6 +24,11 @@ class Leaf:
 
     shape: tuple[int, ...]
     dtype: str
+
+    @property
+    def size(self) -> int:
+        """How many numbers it holds."""
+        return math.prod(self.shape)
 
 
 class Node(Protocol):
@@ -83,8 +89,11 @@ class Watcher(Protocol):
 class Client(Protocol):
     """The asking end of a call."""
 
-    async def ask(self, request: Tree) -> Tree:
-        """Send a request and wait for its reply, whose arrays are the client's until it asks again."""
+    async def send(self, request: Tree) -> None:
+        """Send a request; there may be one at a time."""
+
+    async def receive(self) -> Tree:
+        """Wait for the reply, whose arrays are the client's until it sends again."""
 
 
 class Request(NamedTuple):
@@ -92,13 +101,18 @@ class Request(NamedTuple):
 
     client: int
     value: Tree
+    number: int
+    """Of the request, which its reply repeats, so that the next life of a client is not given it."""
 
 
 class Server(Protocol):
     """The answering end of a call."""
 
-    async def collect(self, number: int, patience: float) -> list[Request]:
-        """Wait for a request, then for others until there are ``number`` or ``patience`` seconds are over."""
+    async def collect(self, number: int, patience: float, idle: float | None = None) -> list[Request]:
+        """Wait for a request, then for others until there are ``number`` or ``patience`` seconds are over.
+
+        If there is none for ``idle`` seconds there are none.
+        """
 
     async def reply(self, request: Request, value: Tree) -> None:
         """Answer one of the requests that were collected last."""

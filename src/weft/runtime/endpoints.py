@@ -254,21 +254,35 @@ class MailboxWatcher:
         return version >= at_least and (wanted is None or version == wanted)
 
 
+def numbered(layout: Tree) -> Tree:
+    """Return the layout of requests or replies, which carry a number."""
+    return {"number": _NUMBER, "value": layout}
+
+
 class CallClient:
     """The asking end of a call."""
 
     def __init__(self, requests: QueueWriter, replies: QueueReader) -> None:
         self._requests, self._replies = requests, replies
+        self._number = time.monotonic_ns()
         self._holds = False
 
-    async def ask(self, request: Tree) -> Tree:
-        """Send a request and wait for its reply."""
+    async def send(self, request: Tree) -> None:
+        """Send a request."""
         if self._holds:
             self._replies.release()
-        await self._requests.put(request)
-        reply = await self._replies.get()
-        self._holds = True
-        return reply
+            self._holds = False
+        self._number += 1
+        await self._requests.put({"number": self._number, "value": request})
+
+    async def receive(self) -> Tree:
+        """Wait for the reply."""
+        while True:
+            reply: Any = await self._replies.get()
+            if int(reply["number"]) == self._number:
+                self._holds = True
+                return reply["value"]
+            self._replies.release()
 
 
 class CallServer:
@@ -277,19 +291,20 @@ class CallServer:
     def __init__(self, requests: QueueReader, replies: list[QueueWriter]) -> None:
         self._requests, self._replies = requests, replies
 
-    async def collect(self, number: int, patience: float) -> list[Request]:
+    async def collect(self, number: int, patience: float, idle: float | None = None) -> list[Request]:
         """Wait for a request, then for others for a while."""
-        found = await self._requests.take()
-        assert found is not None
-        collected, deadline = [Request(*found)], time.monotonic() + patience
+        collected: list[Request] = []
+        deadline = None
         while len(collected) < number:
-            found = await self._requests.take(max(deadline - time.monotonic(), 0.0))
+            found = await self._requests.take(idle if deadline is None else max(deadline - time.monotonic(), 0.0))
             if found is None:
                 break
-            collected.append(Request(*found))
+            client, message = found
+            collected.append(Request(client, message["value"], int(message["number"])))
+            deadline = deadline or time.monotonic() + patience
         return collected
 
     async def reply(self, request: Request, value: Tree) -> None:
         """Answer one request."""
-        await self._replies[request.client].put(value)
+        await self._replies[request.client].put({"number": request.number, "value": value})
         self._requests.release_from(request.client)

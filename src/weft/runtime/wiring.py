@@ -209,8 +209,9 @@ class Wiring:
         clients, (server,) = self.program.users(call, "client"), self.program.users(call, "server")
         at_server = self._edge(server, call, "server")
         order = self.order(self.edges[at_server])
-        requests = [self._ring(call.layout, CALL_SLOTS, BlockingRing) for _ in clients]
-        replies = [self._ring(call.reply, CALL_SLOTS, BlockingRing) for _ in clients]
+        asked_for, answered = endpoints.numbered(call.layout), endpoints.numbered(call.reply)
+        requests = [self._ring(asked_for, CALL_SLOTS, BlockingRing) for _ in clients]
+        replies = [self._ring(answered, CALL_SLOTS, BlockingRing) for _ in clients]
         for node, request, reply in zip(clients, requests, replies, strict=True):
             edge, place = self._edge(node, call, "client"), self.place(server)
             answers = ReaderWire(edge, [reply], [place], AsTheyCome(), False)

@@ -13,7 +13,7 @@ from weft.program import Program
 from weft.settings import positive, within
 from weft.topologies.job import Job, Work
 from weft.topologies.learners import Actor, Centre, Peer
-from weft.topologies.messages import policy_layout, unroll_layout
+from weft.topologies.messages import policy_layout, unroll_layout, weight_of
 from weft.topologies.team import exchanges
 
 
@@ -39,11 +39,10 @@ class Settings:
 def impala(job: Job) -> Program:
     """Learner i has the actors i, i + learners, ...; the first one is where the run is accounted for."""
     work, settings, program, layout = job.work, job.settings, Program("impala"), unroll_layout(job.work)
-    weight = layout.trajectory.reward.shape[0] * work.envs
     parameters = program.mailbox("parameters", policy_layout(work))
     unrolls = []
     for learner in range(settings.learners):
-        queue = program.queue(f"unrolls {learner}", layout, settings.queue, settings.full, weight)
+        queue = program.queue(f"unrolls {learner}", layout, settings.queue, settings.full, weight_of(layout))
         for index in range(learner, work.actors, settings.learners):
             program.add(f"actor {index}", Actor, work, index, parameters.out, queue.into, restarts=True)
         unrolls.append(queue.out)

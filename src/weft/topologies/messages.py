@@ -97,6 +97,16 @@ def unroll_layout(work: Work) -> Unroll:
     return Unroll(trajectory, NUMBER, NUMBER, Finished.layout(), dict.fromkeys(PARTS, REAL))  # type: ignore[arg-type]
 
 
+def abstract_batch(work: Work) -> Trajectory:
+    """Return zeros like the unroll of one actor."""
+    return zeros(unroll_layout(work).trajectory)
+
+
+def weight_of(layout: Unroll) -> int:
+    """Return how many agent steps an unroll is."""
+    return layout.trajectory.reward.size
+
+
 def _act(work: Work) -> Tree:
     """What acting returns for all environments of an actor, and the memory before it."""
     algorithm, number = work.algorithm, work.envs

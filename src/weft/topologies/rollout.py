@@ -7,6 +7,7 @@ import numpy as np
 from weft.algorithm import Policy
 from weft.envs.base import AsynchronousEnvironment
 from weft.experience.asynchronous import AsynchronousUnrollRecorder
+from weft.experience.episodes import EpisodeStatistics
 from weft.experience.kinds import Unrolls
 from weft.experience.unrolls import UnrollRecorder
 from weft.topologies.actor import Actor
@@ -49,6 +50,20 @@ class Rollout:
         """Name of the environments."""
         return self._environment.name
 
+    @property
+    def counts(self) -> tuple[int, int]:
+        """(agent steps, finished episodes) so far."""
+        return self._actor.agent_steps, self._actor.episodes.episodes
+
+    @property
+    def episodes(self) -> EpisodeStatistics:
+        """Of these environments."""
+        return self._actor.episodes
+
+    def take_seconds(self) -> dict[str, float]:
+        """Seconds spent on each part since the last call."""
+        return self._actor.take_seconds()
+
     def act(self, policy: Policy, progress: float, into: Trajectory | None = None) -> Trajectory:
         """Record one unroll with one policy, into the arrays given or the recorder's own."""
         if into is not None:
@@ -63,12 +78,12 @@ class Rollout:
 
     def fill(self, slot: Unroll, policy: Policy, version: int, progress: float) -> None:
         """Record one unroll into a slot, with what the learner wants to know about it."""
-        steps, episodes = self._actor.agent_steps, self._actor.episodes.episodes
+        steps, episodes = self.counts
         self.act(policy, progress, slot.trajectory)
         slot.version[...] = version
         slot.steps[...] = self._actor.agent_steps - steps
         slot.episodes.fill(self._actor.episodes, episodes)
-        seconds = self._actor.take_seconds()
+        seconds = self.take_seconds()
         for part in PARTS:
             slot.seconds[part][...] = seconds[part]
 
