@@ -5,6 +5,6 @@ import sys
 
 import measuring
 
-for script in ("startup.py", "nature_cnn.py", "peers.py"):
+for script in ("startup.py", "nature_cnn.py", "peers.py", "learning.py"):
     print(f"\n== {script}", flush=True)
     subprocess.run([sys.executable, measuring.HERE / script], check=True)

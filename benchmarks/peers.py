@@ -1,12 +1,12 @@
 """PPO and DQN on CartPole-v1 in weft and in other libraries: agent steps a second, learning included.
 
 The same setting for all: PPO with 128 steps, 4 epochs and 4 minibatches, plain DQN with 1 environment, batches of 128
-and an update a step, networks of 64-64. The clock starts after the first update, so that start-up and compilation do not
-count, and stops when training returns. The libraries take turns, so that whatever else the machine does hits all of
-them; the figure is the median over the rounds. Peers get virtual environments of their own, in ``$WEFT_PEERS`` or
-``.cache/peers``.
+and an update a step, networks of 64-64. The clock starts after the first update, so that start-up and compilation do
+not count, and stops when training returns. The libraries take turns, so that whatever else the machine does hits all
+of them; the figure is the median over the rounds. Each setting has a result file of its own. Peers get virtual
+environments of their own, in ``$WEFT_PEERS`` or ``.cache/peers``.
 
-    python benchmarks/peers.py [--rounds 5] [--peers tianshou ...]
+    python benchmarks/peers.py [--rounds 5] [--settings ppo_8 ...] [--peers tianshou ...]
 """
 
 from __future__ import annotations
