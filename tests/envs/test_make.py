@@ -117,12 +117,22 @@ def test_arguments_reach_the_environment():
     assert [bool(environment.step(np.zeros(1, int)).last[0]) for _ in range(4)] == [False, False, False, True]
     rewarded = EnvironmentSettings(arguments={"sutton_barto_reward": True})
     for vectorization in ("auto", "sync"):
-        pole = make("CartPole-v1", settings=EnvironmentSettings(vectorization, arguments=rewarded.arguments))
+        pole = make("CartPole-v1", 2, settings=EnvironmentSettings(vectorization, arguments=rewarded.arguments))
         pole.reset(0)
-        assert pole.step(np.zeros(1, int)).reward[0] == 0
+        assert pole.step(np.zeros(2, int)).reward[0] == 0
     for name in ("CartPole-v1", "envpool:CartPole-v1", "device:CartPole-v1"):
         with pytest.raises(WeftError, match="lenght"):
             make(name, settings=EnvironmentSettings(arguments={"lenght": 4}))
+
+
+def test_vector_implementations_are_for_several(monkeypatch):
+    made, make_vec = [], gymnasium.make_vec
+    monkeypatch.setattr(
+        gymnasium, "make_vec", lambda spec, number, *rest: made.append(number) or make_vec(spec, number, *rest)
+    )
+    for number in (1, 2):
+        make("CartPole-v1", number).close()
+    assert made == [2]
 
 
 def test_processes_by_choice():
