@@ -25,6 +25,7 @@ import numpy as np
 import optax
 from flax import nnx
 
+from weft.compilation import prepare_jax
 from weft.networks.torsos import image_torso
 
 CASES = [("train", 256, 2), ("train", 32, 5), ("act", 32, 20), ("act", 1, 50)]
@@ -133,6 +134,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20)
     rounds = parser.parse_args().rounds
     results, rows = [], []
+    prepare_jax()  # as every run does
     with torch_sides() as (torch_versions, torch_timed):
         for kind, batch, repeats in CASES:
             ours = {side: jax_work(side, kind, batch) for side in ("weft", "xla")}
