@@ -160,3 +160,16 @@ def test_the_surface_is_quick_and_imports_no_jax(code, seconds):
     heavy = {"jax", "flax", "numpy", "gymnasium", "tyro"}
     checked = f"{code}; import sys; assert not {heavy} & set(sys.modules), set(sys.modules)"
     subprocess.run([sys.executable, "-c", checked], check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize("arguments", [["train", "ppo", "CartPole-v1", "--steps", "0"], ["evaluate", "nowhere"]])
+def test_the_allocator_is_told_before_jax_is_loaded(arguments):
+    code = f"""
+import sys
+from weft import allocation, cli
+allocation.keep_memory = lambda: print("jax" in sys.modules)
+sys.argv = ["weft", *{arguments}]
+cli.main()
+"""
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
+    assert out.startswith("False")

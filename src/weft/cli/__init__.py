@@ -43,6 +43,7 @@ def main() -> None:
 
 def _run(arguments: list[str]) -> None:
     from weft import __version__
+    from weft.allocation import keep_memory
     from weft.errors import unknown
 
     match arguments:
@@ -53,6 +54,7 @@ def _run(arguments: list[str]) -> None:
         case [name, *rest]:
             if name not in COMMANDS:
                 raise unknown("command", name, COMMANDS)
+            keep_memory()
             module, _, function = COMMANDS[name][0].partition(":")
             getattr(importlib.import_module(module), function)(rest)
 
