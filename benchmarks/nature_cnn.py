@@ -8,7 +8,9 @@ take turns, so that whatever else the machine does hits all of them; the figure 
 
 from __future__ import annotations
 
-import weft  # isort: skip  # first, as where weft is used, because it tells the allocator to keep memory
+from weft.allocation import keep_memory  # isort: skip
+
+keep_memory()  # before JAX is loaded, as every run does
 
 import argparse
 import functools
@@ -27,6 +29,7 @@ import numpy as np
 import optax
 from flax import nnx
 
+import weft
 from weft.compilation import prepare_jax
 from weft.networks.torsos import image_torso
 
