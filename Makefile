@@ -11,7 +11,7 @@ WORKERS ?= 2
 help: ## show these targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | awk -F'\t' '{printf "  make %-9s %s\n", $$1, $$2}'
 
-install: .venv/installed ## make .venv and install weft in it
+install: .venv/installed ## make .venv and install weft in it, with what recording videos needs
 
 train: .venv/installed ## train PPO on CartPole-v1 until it balances (a few seconds)
 	$(BIN)/weft train ppo CartPole-v1 --steps 150000
@@ -35,7 +35,7 @@ clean: ## remove .venv and caches, keep runs
 	$(PYTHON) -m venv .venv
 
 .venv/installed: pyproject.toml constraints.txt | .venv/bin/python
-	$(PIP) --constraint constraints.txt --editable .
+	$(PIP) --constraint constraints.txt --editable ".[video]"
 	@touch $@
 
 .venv/tested-with: pyproject.toml constraints.txt | .venv/bin/python

@@ -53,6 +53,12 @@ def test_make_has_the_targets_named_in_the_readme():
     assert targets <= set(re.findall(r"^(\w+):", makefile, re.MULTILINE))
 
 
+def test_make_installs_what_the_first_session_needs():
+    """CartPole's pictures and mp4 come with an extra, which this environment has but a newcomer's may not."""
+    recipe = (ROOT / "Makefile").read_text(encoding="utf-8").partition("\n.venv/installed:")[2].partition("\n\n")[0]
+    assert any(line.startswith("weft record") for line in commands()) and '".[video]"' in recipe
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_links_lead_somewhere(document):
     for target in re.findall(r"\]\(([^)]+)\)", document.read_text(encoding="utf-8")):
