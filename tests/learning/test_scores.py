@@ -27,6 +27,11 @@ class Task(NamedTuple):
 TASKS = {
     "ppo-cartpole": Task("ppo", "CartPole-v1", 100_000, 475, {}),
     "dqn-cartpole": Task("dqn", "CartPole-v1", 100_000, 475, {}),
+    **{
+        f"{name}-{environment.lower()}": Task(name, environment, steps, score, {})
+        for name in ("a2c", "impala", "appo")
+        for environment, steps, score in (("CartPole-v1", 100_000, 450), ("Catch", 50_000, 0.9))
+    },
     "ppo-acrobot": Task("ppo", "device:Acrobot-v1", 300_000, -90, {"learning_rate": 1e-3}),
     "ppo-pendulum": Task(
         "ppo",
