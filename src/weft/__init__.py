@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from weft.envs import EnvironmentSettings, make
     from weft.errors import TrainingDiverged, WeftError
+    from weft.launch import graph
     from weft.runs.plot import plot
     from weft.training import Run, load, train, train_seeds
 
@@ -24,6 +25,7 @@ _PLACES = {
     "Run": "weft.training",
     "TrainingDiverged": "weft.errors",
     "WeftError": "weft.errors",
+    "graph": "weft.launch",
     "load": "weft.training",
     "make": "weft.envs",
     "plot": "weft.runs.plot",

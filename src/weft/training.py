@@ -1,35 +1,35 @@
-"""Train, load and resume: the one place where algorithms, topologies and runtimes meet."""
+"""Train, load and resume: programs are run here, in a folder that keeps what comes of it."""
 
 from __future__ import annotations
 
 import logging
 import shlex
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft import algorithms, names, topologies
 from weft import runtime as runtimes
+from weft import topologies
 from weft.compilation import prepare_jax
-from weft.config import GRAPH, Config, name_of, resolved
+from weft.config import Config
 from weft.envs.settings import EnvironmentSettings
 from weft.errors import TrainingDiverged, WeftError
+from weft.launch import Sources, builder, configure, probe, resolve
 from weft.runs import metrics as metric_files
 from weft.runs.checkpoint import Checkpoint, Checkpoints, read
-from weft.runs.folder import RunFolder, read_config
+from weft.runs.folder import RunFolder
 from weft.runs.monitor import Callback, RunMonitor
 from weft.runs.order import OrderFile, read_order
 from weft.runs.progress import Progress
 from weft.runs.sinks import check_sinks, open_sinks
 from weft.runtime.execution import Options
 from weft.settings import check
-from weft.topologies.job import AnyEnvironment, Job, Work
+from weft.topologies.job import Job, Work
 
 if TYPE_CHECKING:
     import gymnasium
@@ -39,33 +39,8 @@ if TYPE_CHECKING:
     from weft.networks.network import Torso
     from weft.runs.evaluation import Evaluation
     from weft.runs.policy import Policy
-    from weft.types import Spaces
 
 _log = logging.getLogger("weft")
-
-
-class Sources(NamedTuple):
-    """What the names in a configuration stand for: names, or the caller's own objects."""
-
-    algorithm: Any
-    environment: Any
-    torso: Any = None
-
-
-@dataclass(frozen=True)
-class Environments:
-    """Makes the environments of any actor, in whatever process; it pickles."""
-
-    source: Any
-    number: int
-    settings: EnvironmentSettings
-
-    def __call__(self, index: int) -> AnyEnvironment:
-        """Make those of one actor."""
-        from weft.envs import make
-
-        prepare_jax()
-        return make(self.source, self.number, settings=self.settings, index=index)
 
 
 def train(
@@ -118,7 +93,7 @@ def train(
         progress: whether to show progress.
         config: a configuration to begin from, e.g. ``RUN/config.toml``; every other argument overrides it.
     """
-    given: dict[str, Any] = {
+    given = {
         "steps": steps,
         "seed": seed,
         "topology": topology,
@@ -130,19 +105,10 @@ def train(
         "keep": keep,
         "patience": patience,
     }
-    tree = dict(read_config(Path(config))) if isinstance(config, str | Path) else dict(config or {})
-    sources = Sources(
-        algorithm or tree.get("algorithm"), environment or tree.get("environment"), torso or tree.get("torso")
+    resolved_config, sources = configure(
+        algorithm, environment, given, settings=settings, graph=graph, env=env, torso=torso, config=config
     )
-    if env is not None:
-        given["env"] = {**tree.get("env", {}), **(asdict(env) if isinstance(env, EnvironmentSettings) else env)}
-    if graph is not None:
-        given[GRAPH] = {**tree.get(GRAPH, {}), **graph}
-    tree |= {name: value for name, value in given.items() if value is not None}
-    tree |= {name: name_of(source) for name, source in sources._asdict().items() if source is not None}
-    resolved_config = _resolve(tree, sources, settings)
-    run = Run(Path(), resolved_config, sources)
-    return run._begin(folder, callbacks, progress)
+    return Run(Path(), resolved_config, sources)._begin(folder, callbacks, progress)
 
 
 def train_seeds(
@@ -173,10 +139,8 @@ def load(
     """
     path = RunFolder.open(folder).path
     tree = dict(RunFolder.open(folder).config)
-    sources = Sources(
-        algorithm or tree.get("algorithm"), environment or tree.get("environment"), torso or tree.get("torso")
-    )
-    return Run(path, _resolve(tree, sources, None), sources)
+    sources = Sources.of(tree, algorithm, environment, torso)
+    return Run(path, resolve(tree, sources), sources)
 
 
 class Run:
@@ -233,7 +197,7 @@ class Run:
             if steps is not None:
                 self.config = self._with_total(steps)
             folder.write_config(self.config.as_tree())
-            with self._probe() as (work, _):
+            with probe(self.config, self._sources, self.folder) as (work, _):
                 self._execute(folder, work, callbacks, progress, resumed=True)
         return self
 
@@ -276,7 +240,10 @@ class Run:
         order: Mapping[str, Sequence[int]] | None = None,
     ) -> Run:
         check_sinks(self.config.train.loggers)
-        with self._probe() as (work, _), RunFolder.create(self.config.as_tree(), path) as folder:
+        with (
+            probe(self.config, self._sources, self.folder) as (work, _),
+            RunFolder.create(self.config.as_tree(), path) as folder,
+        ):
             self.folder = folder.path
             try:
                 self._execute(folder, work, callbacks, progress, order=order)
@@ -284,34 +251,6 @@ class Run:
                 folder.discard_unused()
                 raise
         return self
-
-    @contextmanager
-    def _probe(self) -> Iterator[tuple[Work, AnyEnvironment]]:
-        """Make environments, so that whatever is wrong with them or the algorithm is said before anything is begun.
-
-        Where the run's one actor is in this process, they are the ones that it acts in.
-        """
-        from weft.envs import make
-
-        prepare_jax()
-        train, here = self.config.train, self.config.train.topology == "local"
-        maker = Environments(self._sources.environment, train.envs, train.env)
-        environment = maker(0) if here else make(self._sources.environment, 1, settings=train.env)
-        try:
-            work = Work(
-                build=self._builder(environment.spaces),
-                make_environment=(lambda index: environment) if here else maker,
-                spaces=environment.spaces,
-                delivers_final=environment.delivers_final,
-                actors=train.actors,
-                envs=train.envs,
-                steps=train.steps,
-                seed=train.seed,
-            )
-            topologies.check(train.topology, self.config.algorithm, work, self.config.graph)
-            yield work, environment
-        finally:
-            environment.close()
 
     def _execute(
         self,
@@ -403,19 +342,6 @@ class Run:
         settings = self.config.train.env.evaluation()
         return make_together(self._sources.environment, number, settings=settings, render=render)
 
-    def _builder(self, spaces: Spaces) -> Callable[[], Algorithm]:
-        """Return what builds the algorithm, in whatever process."""
-        for kind, source in self._sources._asdict().items():
-            if isinstance(source, str) and source.startswith("<"):
-                raise WeftError(
-                    f"The {kind} of {self.folder} was given as an object without a name that can be imported: "
-                    f"give it again, weft.load(folder, {kind}=...)."
-                )
-        torso = self._sources.torso
-        if isinstance(torso, str):
-            torso = names.find(torso, "torso")
-        return partial(algorithms.find(self._sources.algorithm), self.config.settings, spaces, torso)
-
     def _policy(self, best: bool) -> Policy:
         """Return the policy of a checkpoint, read once."""
         import jax
@@ -425,7 +351,7 @@ class Run:
         if best not in self._policies:
             environment = self._stage(1)
             environment.close()
-            algorithm = self._builder(environment.spaces)()
+            algorithm = builder(self.config, self._sources, environment.spaces, self.folder)()
             template = {"state": jax.eval_shape(algorithm.init, jax.random.key(0))}
             checkpoint = Checkpoints(self.folder / "checkpoints").restore({"learner": template}, best=best)
             state = jax.device_put(checkpoint.parts["learner"]["state"])
@@ -447,17 +373,3 @@ def _obey(signal_number: int | None) -> None:
         raise KeyboardInterrupt
     if signal_number is not None:
         raise SystemExit(128 + signal_number)
-
-
-def _resolve(tree: Mapping[str, Any], sources: Sources, settings: Mapping[str, Any] | None) -> Config:
-    """Resolve names and settings before anything slow is done."""
-    if sources.algorithm is None or sources.environment is None:
-        raise WeftError("A run needs an algorithm and an environment: weft.train('ppo', 'CartPole-v1').")
-    factory = algorithms.find(sources.algorithm)
-    section = factory.__name__
-    if settings is not None:
-        tree = {**tree, section: {**tree.get(section, {}), **settings}}
-    config = resolved(tree, section, algorithms.settings_class(factory))
-    topologies.find(config.train.topology)
-    runtimes.find(str(config.train.runtime))
-    return config
