@@ -8,7 +8,7 @@ al. 2021, arXiv:2106.04516). In their place the node receives the endpoints that
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -284,22 +284,23 @@ class Program:
         return channel
 
 
-def _ports(arguments: Any) -> Iterator[Port]:
-    if isinstance(arguments, Port):
-        yield arguments
-    elif isinstance(arguments, list | tuple):
-        for argument in arguments:
-            yield from _ports(argument)
+def _ports(argument: Any) -> Iterator[Port]:
+    if isinstance(argument, Port):
+        yield argument
+    elif type(argument) in (list, tuple):
+        for item in argument:
+            yield from _ports(item)
 
 
-def connected(arguments: Sequence[Any], connect: Callable[[Port], Any]) -> tuple[Any, ...]:
-    """Return a node's arguments with every port, in lists and tuples too, replaced by what ``connect`` makes of it."""
+def replaced(argument: Any, kinds: type | tuple[type, ...], function: Callable[[Any], Any]) -> Any:
+    """Return an argument with everything of some kinds, in lists and tuples too, replaced by a function of it.
 
-    def one(argument: Any) -> Any:
-        if isinstance(argument, Port):
-            return connect(argument)
-        if type(argument) in (list, tuple):
-            return type(argument)(one(item) for item in argument)
-        return argument
-
-    return tuple(one(argument) for argument in arguments)
+    Lists and tuples in which there is nothing to replace stay the same objects.
+    """
+    if isinstance(argument, kinds):
+        return function(argument)
+    if type(argument) in (list, tuple):
+        items = [replaced(item, kinds, function) for item in argument]
+        if any(new is not old for new, old in zip(items, argument, strict=True)):
+            return type(argument)(items)
+    return argument

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from weft.program import NodeSpec, Program
+from weft.program import NodeSpec, Program, Queue
 from weft.runtime.board import Host, Seat, Stopped
 from weft.runtime.flow import FlowMeter, watch_out
 from weft.runtime.lives import Lives, drive
@@ -85,6 +85,9 @@ class Execution(ABC):
                 continue
             if choices:
                 sink.write(name, choices)
+        for channel in self.program.channels.values():
+            if isinstance(channel, Queue) and self.wiring.dropped(channel):
+                sink.give_up(f"messages in {channel.name} were dropped")
 
     def _fail(self, error: BaseException) -> None:
         """End the program with an error; the first one counts, and none that comes after the end."""

@@ -146,9 +146,6 @@ class Child:
             self.process.kill()
             self.process.wait()
             return False
-        finally:
-            if self._reports is not None:
-                self._reports.close()
 
 
 class Processes(Execution):
@@ -216,7 +213,9 @@ class Processes(Execution):
     def _finish(self) -> None:
         deadline = time.monotonic() + GRACE
         for child in self._children:
-            if not child.finish(deadline):
+            ended = child.finish(deadline)
+            child.look(self)
+            if not ended:
                 self.options.note(f"{child.node.name} did not end within {GRACE:.0f} s and was killed.")
 
 

@@ -6,7 +6,7 @@ import threading
 
 import cloudpickle
 
-from weft.program import NodeSpec, connected
+from weft.program import NodeSpec, Port, replaced
 from weft.runtime.board import BlockingHost
 from weft.runtime.execution import Execution, Watching
 from weft.runtime.lives import cause_of, live
@@ -70,7 +70,7 @@ class Threads(Execution):
 
     def _check_that_it_pickles(self, node: NodeSpec) -> None:
         try:
-            cloudpickle.dumps((node.factory, connected(node.arguments, lambda port: None)))
+            cloudpickle.dumps((node.factory, replaced(node.arguments, Port, lambda port: None)))
         except Exception as error:
             self.options.note(
                 f"{node.name} cannot be pickled ({cause_of(error)}): it can run in a thread, "

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from weft.program import Call, Channel, Mailbox, NodeSpec, Port, Program, Queue, connected
+from weft.program import Call, Channel, Mailbox, NodeSpec, Port, Program, Queue, replaced
 from weft.runtime import endpoints
 from weft.runtime.board import Board, Host
 from weft.runtime.memory import Memory
@@ -159,7 +159,7 @@ class Wiring:
 
     def arguments(self, node: NodeSpec) -> tuple[Any, ...]:
         """Return a node's arguments with wires in place of its ports."""
-        return connected(node.arguments, lambda port: self._wires[node.name, port])
+        return replaced(node.arguments, Port, lambda port: self._wires[node.name, port])
 
     def place(self, node: NodeSpec) -> int:
         """Return the place of a node on the board."""
@@ -226,13 +226,9 @@ class Wiring:
         return [self.place(node) for node in nodes]
 
 
-def opened(arguments: Any, host: Host) -> Any:
+def opened(arguments: tuple[Any, ...], host: Host) -> tuple[Any, ...]:
     """Return a node's arguments with endpoints in place of its wires."""
-    if isinstance(arguments, _WIRES):
-        return arguments.open(host)
-    if type(arguments) in (list, tuple):
-        return type(arguments)(opened(argument, host) for argument in arguments)
-    return arguments
+    return replaced(arguments, _WIRES, lambda wire: wire.open(host))
 
 
 _WIRES = (WriterWire, ReaderWire, PosterWire, WatcherWire, ClientWire, ServerWire)
