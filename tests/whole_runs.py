@@ -10,6 +10,12 @@ from weft.runs.checkpoint import Checkpoints
 
 SMALL = {"hidden": [8]}
 PPO = {"unroll": 16, "epochs": 2, "minibatches": 2, "network": SMALL}
+ON_POLICY = {
+    "a2c": {"unroll": 16, "network": SMALL},
+    "appo": {"unroll": 16, "epochs": 2, "minibatches": 2, "network": SMALL},
+    "impala": {"unroll": 16, "network": SMALL},
+    "ppo": PPO,
+}
 DQN = {"batch": 8, "warmup": 32, "capacity": 200, "target_period": 10, "n_step": 2, "network": SMALL}
 FLAGS = (
     *("--ppo.unroll", "16", "--ppo.epochs", "2", "--ppo.minibatches", "2", "--ppo.network.hidden", "8"),
@@ -20,7 +26,7 @@ FLAGS = (
 
 def train(algorithm, environment, folder, **options):
     """Train a run that takes a second. Any argument of ``weft.train`` can be given."""
-    settings = {**({"ppo": PPO, "dqn": DQN}[algorithm]), **options.pop("settings", {})}
+    settings = {**({**ON_POLICY, "dqn": DQN}[algorithm]), **options.pop("settings", {})}
     defaults = {"envs": 2, "steps": 320, "loggers": [], "progress": False}
     return weft.train(algorithm, environment, folder=folder, settings=settings, **{**defaults, **options})
 

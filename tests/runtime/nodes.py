@@ -86,6 +86,10 @@ def someone_lived_again(seen):
     return bool(seen) and seen[-1][1] >= 1000
 
 
+def all_three_were_heard(seen):
+    return len(seen) >= 600 and len({writer for writer, *_ in seen}) == 3
+
+
 class Asker:
     """Asks for the double of 0, 1, 2, ... and sends on what it is told."""
 
