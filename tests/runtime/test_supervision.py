@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -273,10 +274,29 @@ def test_nothing_is_left_behind_when_the_parent_ends(how):
     assert set(os.listdir("/dev/shm")) <= before
 
 
+def test_a_child_is_looked_after_by_one_thread_at_a_time(monkeypatch):
+    """Two threads that heard the same report closed its pipe twice."""
+    from weft.runtime.processes import Child
+
+    looking, overlaps, look = threading.Lock(), [], Child.look
+
+    def slowly(child, execution):
+        if not looking.acquire(blocking=False):
+            overlaps.append(child.node.name)
+            return
+        try:
+            time.sleep(0.05)
+            look(child, execution)
+        finally:
+            looking.release()
+
+    monkeypatch.setattr(Child, "look", slowly)
+    run(many_to_one(20, []), "processes")
+    assert not overlaps
+
+
 @EVERYWHERE
 def test_a_run_keeps_no_descriptor_and_no_thread(runtime):
-    import threading
-
     run(many_to_one(20, []), runtime)
     gc.collect()
     descriptors, threads = len(os.listdir("/proc/self/fd")), threading.active_count()

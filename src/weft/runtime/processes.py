@@ -167,12 +167,10 @@ class Processes(Execution):
         try:
             self._look_after()
             with Watching(self, self._look_after):
-                try:
-                    self._run_main(host)
-                finally:
-                    self._stop()
-                    self._finish()
+                self._run_main(host)
         finally:
+            self._stop()
+            self._finish()
             self._arena.close()
             for bell in self._bells:
                 bell.close()
