@@ -28,8 +28,8 @@ SYNCHRONOUS = ("sync", "a3c, average", "a3c, best")
 EVERYWHERE = pytest.mark.parametrize("runtime", RUNTIMES)
 
 
-def build(folder, graph, runtime="inline", algorithm="ppo", environment="CartPole-v1", actors=2, **options):
-    topology, settings = GRAPHS[graph]
+def build(folder, architecture, runtime="inline", algorithm="ppo", environment="CartPole-v1", actors=2, **options):
+    topology, settings = GRAPHS[architecture]
     settings = {**settings, **options.pop("graph", {})}
     return train(
         algorithm, environment, folder, topology=topology, runtime=runtime, actors=actors, graph=settings, **options
@@ -227,4 +227,4 @@ def test_the_configuration_says_how_it_was_executed_and_repeats_it(tmp_path):
 def test_topologies_that_send_something_run_in_processes_unless_told_otherwise(tmp_path):
     from weft.launch import configure
 
-    assert configure("ppo", "CartPole-v1", topology="impala")[0].train.runtime == "processes"
+    assert configure("ppo", "CartPole-v1", {"topology": "impala"})[0].train.runtime == "processes"

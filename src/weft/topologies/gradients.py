@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -22,7 +23,7 @@ from weft.topologies.parts import PULL, PUSH, SAVE, Parts, Pushed, pushed_layout
 from weft.topologies.rollout import Rollout
 from weft.topologies.team import abstract_state, fresh_statistics
 from weft.types import Tree
-from weft.update import Steps, stepped
+from weft.update import Steps, passes, stepped
 
 IDLE = 0.5
 """Seconds after which a server that is asked nothing lets the run look after itself."""
@@ -39,6 +40,7 @@ class GradientWorker:
         self._key = learning_key(work.seeds("learner"), index)
         self._messages: list[Pushed] = [zeros(pushed_layout(work, parts, index)) for index in range(len(parts))]
         self._norm = jax.jit(optax.tree.norm)
+        self._pushes = math.prod(passes(work.algorithm))
 
     async def run(self) -> None:
         """Work until the program ends."""
@@ -53,18 +55,17 @@ class GradientWorker:
         key = jax.random.fold_in(self._key, state.updates)
         _, data = self._steps.prepare(state, trajectory)
         statistics = self._statistics.pack(self._fresh(trajectory))
-        first = True
-        for minibatch, minibatch_key in self._steps.minibatches(data, key):
+        for number, (minibatch, minibatch_key) in enumerate(self._steps.minibatches(data, key), start=1):
             gradients, feedback = self._steps.gradients(state, minibatch, minibatch_key)
             norm, parts = float(self._norm(gradients)), self._parts.gradients_of(gradients)
             metrics: Any = {name: float(value) for name, value in feedback.metrics.items()}
             for place, message in enumerate(self._messages):
                 message.version[...], message.progress[...] = state.updates, state.progress
-                message.norm[...], message.first[...] = norm, first
+                message.norm[...] = norm
+                message.first[...], message.last[...] = number == 1, number == self._pushes
                 self._messages[place] = message._replace(gradients=parts[place], metrics=metrics)
             self._messages[0] = self._messages[0]._replace(statistics=statistics)
             state = await self._exchange(PUSH)
-            first = False
         return state
 
     def _count(self, before: tuple[int, int]) -> None:
@@ -174,11 +175,12 @@ class ParameterServer(_Server):
     async def _take(self, request: Any) -> None:
         message: Pushed = request.value
         if int(message.kind) == PUSH and int(message.first):
+            statistics = self._statistics.unpack(message.statistics)
+            self.state = self.state._replace(statistics=self._pooled(self.state.statistics, statistics))
+        if int(message.kind) == PUSH and int(message.last):
             counted = message.counted
             seconds = {part: float(value) for part, value in counted.seconds.items()}
             self._tally.add(int(counted.steps), Finished(*counted.episodes), seconds)
-            statistics = self._statistics.unpack(message.statistics)
-            self.state = self.state._replace(statistics=self._pooled(self.state.statistics, statistics))
         metrics = {name: float(value) for name, value in message.metrics.items()}
         lag = await self._serve(request, self._job.work.progress(self.steps))
         if lag is not None:

@@ -116,6 +116,8 @@ class Pushed(NamedTuple):
     """leaves of what the unroll alone adds to the running statistics; for the first server, with the first push"""
     first: Array
     """[] whether this is the first push of an unroll"""
+    last: Array
+    """[] whether it is the last one, with which the unroll counts"""
     metrics: dict[str, Array]
     counted: Counted
 
@@ -134,6 +136,7 @@ def pushed_layout(work: Work, parts: Parts, index: int) -> Pushed:
         progress=REAL,  # type: ignore[arg-type]
         statistics=tuple(leaves_like(leaf) for leaf in statistics),
         first=NUMBER,  # type: ignore[arg-type]
+        last=NUMBER,  # type: ignore[arg-type]
         metrics=dict.fromkeys(metric_names(work), REAL),  # type: ignore[arg-type]
         counted=Counted.layout(),
     )
