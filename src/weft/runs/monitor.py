@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,6 +39,9 @@ class Reporter(Protocol):
     def report(self) -> dict[str, float]: ...  # noqa: D102
 
     async def save(self) -> dict[str, Tree]: ...  # noqa: D102
+
+
+_log = logging.getLogger("weft")
 
 
 class RunMonitor:
@@ -101,6 +105,8 @@ class RunMonitor:
         """Tell the user something they should know."""
         if self._progress is not None:
             self._progress.note(text)
+        else:
+            _log.warning(text)
 
     def summary(self) -> dict[str, Any]:
         """How the run stands, for its summary."""
