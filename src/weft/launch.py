@@ -17,6 +17,7 @@ from weft.compilation import prepare_jax
 from weft.config import GRAPH, Config, TrainSettings, name_of, resolved
 from weft.envs.settings import EnvironmentSettings
 from weft.errors import WeftError
+from weft.experience.kinds import Replay, Unrolls
 from weft.runs.folder import read_config
 from weft.topologies.job import AnyEnvironment, Job, Work
 
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from weft.networks.network import Torso
     from weft.program import Program
     from weft.types import Spaces
+
+
+EXAMPLES: dict[type, str] = {Unrolls: "ppo", Replay: "dqn"}
+"""Kind of experience -> a usual algorithm that learns from it."""
 
 
 class Sources(NamedTuple):
@@ -76,7 +81,7 @@ def graph(
 
     Args:
         topology: a name (``weft list topologies``).
-        algorithm: as for ``train``; by default the one with the topology's name, or else ``ppo``.
+        algorithm: as for ``train``; by default the one with the topology's name, or else a usual one that it serves.
         environment: as for ``train``; by default CartPole-v1.
         actors: how many actors.
         envs: environments of each actor.
@@ -88,8 +93,7 @@ def graph(
     """
     tree = _tree_of(config)
     topology = topology or tree.get("topology", TrainSettings.topology)
-    topologies.place(topology)
-    example = topology if topology in algorithms.ALGORITHMS else "ppo"
+    example = topology if topology in algorithms.ALGORITHMS else EXAMPLES[topologies.place(topology).serves[0]]
     given = {"topology": topology, "actors": actors, "envs": envs}
     resolved_config, sources = configure(
         algorithm or tree.get("algorithm") or example,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 from weft.types import Tree
@@ -271,6 +272,17 @@ class Program:
                 users = [node.name for node in self.users(channel, end)]
                 assert users, f"nobody holds the end {end!r} of {channel.name}"
                 assert len(users) == 1 or (type(channel), end) in _SHARED, f"{channel.name} {end!r} is held by {users}"
+
+    def __str__(self) -> str:
+        from weft.drawing.text import described
+
+        return described(self)
+
+    def draw(self, path: str | Path) -> Path:
+        """Draw the graph as SVG or PNG, by the ending of ``path``; returns the path."""
+        from weft.drawing.picture import draw
+
+        return draw(self, path)
 
     def _add(self, node: NodeSpec) -> None:
         assert node.name not in self.nodes, f"two nodes named {node.name}"

@@ -52,7 +52,7 @@ def say(arguments, monkeypatch, capfd):
 
 WRONG = {
     "command": (["trian"], "no command named 'trian': did you mean train?"),
-    "far command": (["xyz"], "there is evaluate, list"),
+    "far command": (["xyz"], "there is bench, evaluate, graph, list"),
     "no algorithm": (["train"], "weft train ppo CartPole-v1"),
     "no environment": (["train", "ppo"], "weft train ppo CartPole-v1"),
     "algorithm": (["train", "pp", "CartPole-v1"], "no algorithm named 'pp': did you mean ppo or appo?"),
@@ -87,6 +87,14 @@ WRONG = {
     "no value": ([*TRAIN, "--config"], "--config"),
     "kind of list": (["list", "algorithm"], "'algorithms'"),
     "shown algorithm": (["show", "dqm"], "did you mean dqn?"),
+    "shown topology": (["show", "imapla"], "did you mean impala?"),
+    "no topology": (["graph"], "weft graph impala"),
+    "graph of what": (["graph", "asnyc"], "no topology named 'asnyc'"),
+    "graph setting": (["graph", "impala", "--graph.learnes", 2], "did you mean --graph.learners"),
+    "graph of an algorithm": (["graph", "impala", "dqn"], "use --topology local"),
+    "graph as what": (["graph", "local", "--output", "graph.jpg"], "as .svg or .png"),
+    "benchmark": (["bench", "pers"], "no benchmark named 'pers': did you mean peers?"),
+    "no run to replay": (["replay-order", "missing"], "no run in missing"),
     "no run": (["evaluate", "missing"], "no run in missing"),
     "run not named": (["evaluate"], "run"),
     "no runs": (["plot"], "at least one run"),

@@ -86,8 +86,8 @@ def test_record_and_plot(run, finished):
     ("what", "names"),
     [
         ("algorithms", ["dqn", "ppo"]),
-        ("topologies", ["local"]),
-        ("runtimes", ["inline"]),
+        ("topologies", ["a3c", "impala", "local", "sync"]),
+        ("runtimes", ["inline", "processes", "threads"]),
         ("environments", ["CartPole-v1", "DeepSea", "RepeatPrevious"]),
     ],
 )
@@ -115,6 +115,38 @@ def test_show_mentions_every_setting_with_its_default_and_meaning(run, name, mon
     assert list(rows) == [f"--{place}.{field.name}".replace("_", "-") for place, field in fields]
     assert all(len(row) >= 3 for row in rows.values())
     assert rows["--" + name + ".learning-rate"][0] == str(kind().learning_rate)
+
+
+def test_show_tells_the_settings_of_topologies_too(run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert "--graph.shards" in run("show", "a3c")
+    both = run("show", "impala")
+    assert "--impala.discount" in both and "--graph.learners" in both
+
+
+def test_graph_prints_and_draws(run, tmp_path):
+    output = run("graph", "impala", "ppo", "Catch", "--actors", 4, "--graph.learners", 2, "--output", "graph.svg")
+    assert "impala: 4 actors, 2 learners" in output and "Drawn in graph.svg" in output
+    assert "learner 1" in (tmp_path / "graph.svg").read_text()
+    assert "sync: 1 worker, 1 trainer" in run("graph", "sync")
+
+
+def test_an_asynchronous_run_is_replayed(run):
+    flags = ("--topology", "impala", "--runtime", "threads", "--actors", 2, "--impala.unroll", 16)
+    run("train", "impala", "CartPole-v1", *flags, "--envs", 2, "--steps", 320, "--folder", "one")
+    run("replay-order", "one", "--folder", "again")
+    assert_same_bits("one", "again")
+
+
+def test_bench_lists_and_runs_the_benchmarks(run, capfd):
+    with pytest.raises(SystemExit) as stopped:
+        run("bench")
+    assert not stopped.value.code
+    assert "startup" in capfd.readouterr().out
+    with pytest.raises(SystemExit) as stopped:
+        run("bench", "nature-cnn", "--help")
+    assert not stopped.value.code
+    assert "nature_cnn.py" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["help"]])

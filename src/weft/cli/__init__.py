@@ -12,8 +12,11 @@ COMMANDS = {
     "resume": ("weft.cli.commands:resume", "continue a run that was stopped, or train it for longer"),
     "record": ("weft.cli.commands:record", "film a trained policy"),
     "plot": ("weft.cli.commands:plot", "draw the returns and the speed of one or several runs"),
+    "replay-order": ("weft.cli.commands:replay_order", "repeat an asynchronous run bit for bit, in one thread"),
+    "graph": ("weft.cli.graph:graph", "show the nodes of a topology and who sends what to whom"),
+    "bench": ("weft.cli.bench:bench", "run a benchmark of the repository"),
     "list": ("weft.cli.commands:list_names", "list algorithms, environments, topologies or runtimes"),
-    "show": ("weft.cli.commands:show", "show the settings of an algorithm and what they mean"),
+    "show": ("weft.cli.commands:show", "show the settings of an algorithm or a topology and what they mean"),
 }
 """Name -> where the function is that takes the remaining arguments, and what it does."""
 
@@ -60,7 +63,7 @@ def _run(arguments: list[str]) -> None:
 
 
 def _help() -> str:
-    lines = [f"  {name:<9} {text}" for name, (_, text) in COMMANDS.items()]
+    lines = [f"  {name:<12} {text}" for name, (_, text) in COMMANDS.items()]
     return "\n".join(
         [
             "usage: weft COMMAND ...",

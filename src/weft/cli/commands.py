@@ -51,6 +51,21 @@ def resume(arguments: list[str]) -> None:
     call(command, arguments, "weft resume")
 
 
+def replay_order(arguments: list[str]) -> None:
+    """``weft replay-order RUN``."""
+
+    def command(run: Positional[Path], folder: Path | None = None) -> None:
+        """Repeat an asynchronous run bit for bit, on the runtime inline, in the recorded order of its events.
+
+        Args:
+            run: Folder of the run.
+            folder: Of the repetition; unset: a new one in runs/.
+        """
+        weft.load(run).repeat(folder)
+
+    call(command, arguments, "weft replay-order")
+
+
 def record(arguments: list[str]) -> None:
     """``weft record RUN``."""
 
@@ -104,18 +119,25 @@ def list_names(arguments: list[str]) -> None:
 
 
 def show(arguments: list[str]) -> None:
-    """``weft show ALGORITHM``."""
+    """``weft show NAME``."""
 
-    def command(algorithm: Positional[str]) -> None:
-        """Show the settings of an algorithm: default, range, meaning, and the paper.
+    def command(name: Positional[str]) -> None:
+        """Show the settings of an algorithm (default, range, meaning, and the paper) or of a topology.
 
         Args:
-            algorithm: A name, or module:factory.
+            name: An algorithm, by name or module:factory; or a topology.
         """
-        from weft import algorithms
+        from weft import algorithms, topologies
+        from weft.config import GRAPH
 
-        factory = algorithms.find(algorithm)
+        if name in topologies.TOPOLOGIES and name not in algorithms.ALGORITHMS:
+            _print_settings(GRAPH, topologies.settings_class(name))
+            return
+        factory = algorithms.find(name)
         _print_settings(factory.__name__, algorithms.settings_class(factory))
+        if name in topologies.TOPOLOGIES:
+            print()
+            _print_settings(GRAPH, topologies.settings_class(name))
 
     call(command, arguments, "weft show")
 

@@ -53,21 +53,31 @@ def _parse(arguments: list[str], tree: dict[str, Any]) -> tuple[str, Any]:
     """Read the flags over the defaults in ``tree``; returns the name of the algorithm's section too."""
     names = {name: str(tree.pop(name, "")) for name in NAMES}
     fields: list[Any] = [(name, _named(name.upper(), text), names[name]) for name, text in NAMES.items()]
-    section = ""
-    if names["algorithm"]:
-        factory = algorithms.find(names["algorithm"])
-        section = factory.__name__
-        settings: Any = resolve(algorithms.settings_class(factory), tree.pop(section, {}), section)
-        fields.append((section, type(settings), dataclasses.field(default=settings)))
     topology = _value_of("--topology", arguments) or tree.get("topology", TrainSettings.topology)
-    graph: Any = resolve(topologies.settings_class(topology), tree.pop(GRAPH, {}), GRAPH)
-    if dataclasses.fields(graph):
-        fields.append((GRAPH, type(graph), dataclasses.field(default=graph)))
+    section, more = settings_fields(names["algorithm"], topology, tree)
+    fields += more
     kind = dataclasses.make_dataclass("Train", fields, bases=(Command,), frozen=True)
     defaults = resolve(TrainSettings, tree, "train")
     given = {field.name: getattr(defaults, field.name) for field in dataclasses.fields(TrainSettings)}
     default = kind(**given)
     return section, parse(kind, arguments, "weft train", default=default, description=_description(section))
+
+
+def settings_fields(algorithm: str, topology: str, tree: dict[str, Any]) -> tuple[str, list[Any]]:
+    """Return the name of an algorithm's section, and fields for its settings and those of a topology.
+
+    Defaults are taken out of ``tree``, as far as they are there. Without an algorithm the section is empty.
+    """
+    section, fields = "", []
+    if algorithm:
+        factory = algorithms.find(algorithm)
+        section = factory.__name__
+        settings: Any = resolve(algorithms.settings_class(factory), tree.pop(section, {}), section)
+        fields.append((section, type(settings), dataclasses.field(default=settings)))
+    graph: Any = resolve(topologies.settings_class(topology), tree.pop(GRAPH, {}), GRAPH)
+    if dataclasses.fields(graph):
+        fields.append((GRAPH, type(graph), dataclasses.field(default=graph)))
+    return section, fields
 
 
 def _named(metavar: str, text: str) -> Any:

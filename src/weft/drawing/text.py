@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from weft.drawing.folding import Group, Link, counted, fold
+from weft.drawing.folding import Link, counted, fold
 from weft.program import Program, Queue
 
 ARROWS = {"queue": "→", "mailbox": "→", "call": "↔"}
@@ -38,17 +38,18 @@ def manner(link: Link) -> str:
     return f"{counted(channel.capacity, 'slot')}{each}, {full}"
 
 
-def _row(link: Link) -> tuple[str, ...]:
-    names = [" and ".join(group.name for group in side) for side in (link.senders, link.receivers)]
-    many = f" x {len(link.channels)}" if len(link.channels) > 1 else ""
-    return (link.name + many, link.kind, names[0], ARROWS[link.kind], names[1], _size(link), manner(link))
-
-
-def _size(link: Link) -> str:
+def sizes_of(link: Link) -> str:
+    """Return how large a message is, and a reply."""
     if not link.sizes:
         return "objects"
     there, *back = (f"{size:,}" for size in link.sizes)
     return f"{there} bytes" + "".join(f", {size} back" for size in back)
+
+
+def _row(link: Link) -> tuple[str, ...]:
+    names = [" and ".join(group.name for group in side) for side in (link.senders, link.receivers)]
+    many = f" x {len(link.channels)}" if len(link.channels) > 1 else ""
+    return (link.name + many, link.kind, names[0], ARROWS[link.kind], names[1], sizes_of(link), manner(link))
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -56,6 +57,3 @@ def _table(rows: Sequence[Sequence[str]]) -> list[str]:
     return [
         "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     ]
-
-
-__all__ = ["Group", "described", "headline", "manner"]
