@@ -7,6 +7,7 @@ import pytest
 
 FOLDER = Path(__file__).parent.parent / "examples"
 SAYS = {
+    "architectures.py": "a3c ",
     "callbacks.py": "stopped after",
     "compare_seeds.py": "clip.png",
     "own_algorithm.py": "mean return",
