@@ -3,15 +3,20 @@
 ``impala`` with and without its correction (``--impala.correction none``), one actor with 8 environments, on the runtime
 ``inline``, so that the lag is exactly what ``--graph.delay`` says. Mean return of 50 whole episodes after training.
 
-    python benchmarks/lag.py [--seeds 5] [--environments CartPole-v1 Catch]
+Scores do not hang on speed, so that ``--workers`` may run several trainings side by side.
+
+    python benchmarks/lag.py [--seeds 5] [--environments CartPole-v1 Catch] [--workers 2]
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
+import multiprocessing
 import statistics
 import sys
 import tempfile
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import measuring
@@ -64,21 +69,32 @@ def draw(results: dict, path: Path) -> None:
     figure.savefig(path, dpi=120)
 
 
+def scores(environments: list[str], seeds: int, workers: int) -> dict[str, dict[str, dict[str, list[float]]]]:
+    """Return the score of each seed, by environment, delay and correction."""
+    cases = list(itertools.product(environments, CORRECTIONS, DELAYS, range(seeds)))
+    results: dict[str, dict[str, dict[str, list[float]]]] = {
+        environment: {str(delay): {correction: [] for correction in CORRECTIONS} for delay in DELAYS}
+        for environment in environments
+    }
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+        for case, value in zip(cases, pool.map(score, *zip(*cases, strict=True)), strict=True):
+            environment, correction, delay, _ = case
+            results[environment][str(delay)][correction].append(value)
+            print(*case, f"{value:.2f}", file=sys.stderr)
+    return results
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--environments", nargs="+", choices=STEPS, default=list(STEPS))
+    parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
-    results: dict[str, dict[str, dict[str, list[float]]]] = {}
-    for environment in options.environments:
-        results[environment] = {str(delay): {correction: [] for correction in CORRECTIONS} for delay in DELAYS}
-        for delay, row in results[environment].items():
-            for correction, returns in row.items():
-                returns += [score(environment, correction, int(delay), seed) for seed in range(options.seeds)]
-                print(f"{environment}, {delay} updates, {correction}: {statistics.mean(returns):.2f}", file=sys.stderr)
+    results = scores(options.environments, options.seeds, options.workers)
+    for environment, by_delay in results.items():
         rows = [
             (delay, *(f"{statistics.mean(row[name]):.2f} ({min(row[name]):.2f})" for name in CORRECTIONS))
-            for delay, row in results[environment].items()
+            for delay, row in by_delay.items()
         ]
         measuring.table((f"{environment}: lag", *(f"{name}, mean (worst seed)" for name in CORRECTIONS)), rows)
     draw(results, measuring.RESULTS / "lag.png")

@@ -28,12 +28,13 @@ def commands() -> list[str]:
 
 def test_the_first_session_works(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert {line.split()[1] for line in commands()} == {"train", "evaluate", "record", "plot", "resume", "show"}
+    named = {"train", "evaluate", "record", "plot", "resume", "show", "graph", "replay-order"}
+    assert {line.split()[1] for line in commands()} == named
     for line in commands():
         monkeypatch.setattr(sys, "argv", shlex.split(shortened(line)))
         cli.main()
-    said = capsys.readouterr().out
-    assert "mean return" in said and "--ppo.clip" in said
+    output = capsys.readouterr().out
+    assert "mean return" in output and "--ppo.clip" in output and "4 actors" in output
     assert (tmp_path / "runs/first/video.gif").stat().st_size and (tmp_path / "runs/first/returns.png").stat().st_size
 
 

@@ -14,7 +14,7 @@ import optax
 from weft.algorithm import State
 from weft.errors import TrainingDiverged
 from weft.maths.statistics import pooled
-from weft.program import Client, Reader, Server, Writer
+from weft.program import Client, Reader, Request, Server, Writer
 from weft.topologies.centre import Account, Tally
 from weft.topologies.job import Job, Work
 from weft.topologies.learner import Learner, learning_key
@@ -76,8 +76,11 @@ class GradientWorker:
             counted.seconds[part][...] = seconds
 
     async def _exchange(self, kind: int) -> State:
-        """Ask all servers at once; returns what they hold now."""
-        for server, message in zip(self._servers, self._messages, strict=True):
+        """Ask all servers at once; returns what they hold now.
+
+        The first server is sent to last, so that what it has got, the others have got or will find waiting.
+        """
+        for server, message in reversed(list(zip(self._servers, self._messages, strict=True))):
             message.kind[...] = kind
             await server.send(message)
         return self._parts.student([await server.receive() for server in self._servers])
@@ -96,28 +99,28 @@ class _Server:
         self._apply = jax.jit(partial(stepped, work.algorithm))
         self.state: State
         self.seconds = 0.0
+        self.pushes = 0
         self.discarded = 0
 
-    async def _serve(self, request: Any, progress: float | None = None) -> int | None:
-        """Apply what a worker sends, unless it is too old, and answer; returns how old it was, None if not applied."""
-        message: Pushed = request.value
-        lag: int | None = None
-        if int(message.kind) == PUSH:
-            lag = int(self.state.updates) - int(message.version)
-            if self._max_staleness is not None and lag > self._max_staleness:
-                lag, self.discarded = None, self.discarded + 1
-            else:
-                self._step(message, float(message.progress) if progress is None else progress)
-        await self._workers.reply(request, self._parts.outgoing(self.state, self._index))
-        return lag
-
-    def _step(self, message: Pushed, progress: float) -> None:
+    def _push(self, message: Pushed) -> int | None:
+        """Apply what a worker sends, unless it is too old; returns how old it was, None if it was not applied."""
+        self.pushes += 1
+        lag = int(self.state.updates) - int(message.version)
+        if self._max_staleness is not None and lag > self._max_staleness:
+            self.discarded += 1
+            return None
         began = perf_counter()
-        state = self.state._replace(progress=np.asarray(progress, np.float32))
+        # Every server takes the progress that the worker was told, so that all parts of a step are of one size.
+        state = self.state._replace(progress=np.asarray(message.progress, np.float32))
         gradients = self._parts.gradients(message.gradients, self._index)
         norm = np.asarray(message.norm, np.float32)
         self.state = jax.block_until_ready(self._apply(state, gradients, norm))
         self.seconds += perf_counter() - began
+        return lag
+
+    async def _reply(self, request: Any, state: State) -> None:
+        """Answer with what a state holds of the parameters."""
+        await self._workers.reply(request, self._parts.outgoing(state, self._index))
 
     def close(self) -> None:
         """Nothing to release."""
@@ -126,7 +129,8 @@ class _Server:
 class Shard(_Server):
     """Any server but the first, which gives it its part and asks for it when a checkpoint is due.
 
-    It asks in the line of the workers, so that in whatever order they came is all there is to know.
+    It asks in the line of the workers, so that in whatever order they came is all there is to know; and it says how
+    many pushes it has taken itself, which this server has got too and takes before it hands out its part.
     """
 
     def __init__(
@@ -139,12 +143,18 @@ class Shard(_Server):
         """Serve until the program ends."""
         self.state = jax.device_put(await self._first.get())
         self._first.release()
+        due: int | None = None
         while True:
             (request,) = await self._workers.collect(1, 0.0)
-            saving = int(request.value.kind) == SAVE
-            await self._serve(request)
-            if saving:
+            kind = int(request.value.kind)
+            if kind == PUSH:
+                self._push(request.value)
+            elif kind == SAVE:
+                due = int(request.value.version)
+            await self._reply(request, self.state)
+            if due is not None and self.pushes >= due:
                 await self._states.put(jax.device_get(self.state))
+                due = None
 
 
 class ParameterServer(_Server):
@@ -167,26 +177,32 @@ class ParameterServer(_Server):
         self.state = jax.device_put(self._parts.part_of(whole, 0))
         for index, (first, *_) in enumerate(self._shards, start=1):
             await first.put(jax.device_get(self._parts.part_of(whole, index)))
+        taken: list[Request] = []
         while self.steps < self._job.work.steps and await self._job.monitor.tick(self):
-            for request in await self._workers.collect(1, 0.0, IDLE):
-                await self._take(request)
+            # Whoever pushed waits until the run has looked after itself, so that a checkpoint is not overtaken by it.
+            for request in taken:
+                progress = np.asarray(self._job.work.progress(self.steps), np.float32)
+                await self._reply(request, self.state._replace(progress=progress))
+            taken = await self._workers.collect(1, 0.0, IDLE)
+            for request in taken:
+                if int(request.value.kind) == PUSH:
+                    self._learn_from(request.value)
         await self._job.monitor.finish(self)
 
-    async def _take(self, request: Any) -> None:
-        message: Pushed = request.value
-        if int(message.kind) == PUSH and int(message.first):
+    def _learn_from(self, message: Pushed) -> None:
+        """Apply a push and keep account of it."""
+        if int(message.first):
             statistics = self._statistics.unpack(message.statistics)
             self.state = self.state._replace(statistics=self._pooled(self.state.statistics, statistics))
-        if int(message.kind) == PUSH and int(message.last):
+        lag = self._push(message)
+        if lag is not None:
+            self._tally.lag(lag)
+            for name, value in message.metrics.items():
+                self._metrics.setdefault(name, []).append(float(value))
+        if int(message.last):
             counted = message.counted
             seconds = {part: float(value) for part, value in counted.seconds.items()}
             self._tally.add(int(counted.steps), Finished(*counted.episodes), seconds)
-        metrics = {name: float(value) for name, value in message.metrics.items()}
-        lag = await self._serve(request, self._job.work.progress(self.steps))
-        if lag is not None:
-            self._tally.lag(lag)
-            for name, value in metrics.items():
-                self._metrics.setdefault(name, []).append(value)
         self._account.take(self._tally)
 
     @property
@@ -218,7 +234,7 @@ class ParameterServer(_Server):
         parts = [jax.device_get(self.state)]
         for index, (_, server, states) in enumerate(self._shards, start=1):
             message: Pushed = zeros(pushed_layout(self._work, self._parts, index))
-            message.kind[...] = SAVE
+            message.kind[...], message.version[...] = SAVE, self.pushes
             await server.send(message)
             await server.receive()
             parts.append(await states.get())

@@ -109,7 +109,7 @@ class Pushed(NamedTuple):
     norm: Array
     """[] of the whole gradient"""
     version: Array
-    """[] how many updates had been made to the parameters it is of"""
+    """[] how many updates had been made to the parameters it is of; to save, how many pushes to take before"""
     progress: Array
     """[] the share of the run's steps that is done, as the worker was told"""
     statistics: tuple[Array, ...]
