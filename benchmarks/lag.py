@@ -18,6 +18,7 @@ import sys
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import measuring
 import numpy as np
@@ -29,7 +30,8 @@ DELAYS = (0, 4, 16, 64)
 CORRECTIONS = ("vtrace", "none")
 
 
-def score(environment: str, correction: str, delay: int, seed: int) -> float:
+def score(environment: str, correction: str, delay: int, seed: int) -> tuple[float, float]:
+    """Return (mean return after training, mean return over training)."""
     with tempfile.TemporaryDirectory() as folder:
         run = weft.train(
             "impala",
@@ -44,43 +46,57 @@ def score(environment: str, correction: str, delay: int, seed: int) -> float:
             progress=False,
             folder=Path(folder) / "run",
         )
-        return run.evaluate(episodes=50).mean_return
+        return run.evaluate(episodes=50).mean_return, float(np.nanmean(run.metrics["mean_return"]))
 
 
-def draw(results: dict, path: Path) -> None:
+Results = dict[str, dict[str, dict[str, dict[str, list[float]]]]]
+"""Environment, score, delay, correction -> a value for each seed."""
+AFTER, OVER = "after training", "over training"
+
+
+def draw(results: Results, path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(4.5 * len(results), 3.6), layout="constrained")
+    figure = Figure(figsize=(4.5 * len(results), 6.4), layout="constrained")
     FigureCanvasAgg(figure)
-    for axes, (environment, rows) in zip(
-        figure.subplots(1, len(results), squeeze=False)[0], results.items(), strict=True
-    ):
-        for correction, colour in zip(CORRECTIONS, ("#1f6f8b", "#b4541a"), strict=True):
-            returns = np.array([rows[str(delay)][correction] for delay in DELAYS])
-            places = np.arange(len(DELAYS))
-            axes.plot(places, returns.mean(axis=1), color=colour, label=correction, linewidth=2)
-            for seed in returns.T:
-                axes.plot(places, seed, ".", color=colour, alpha=0.5)
-        axes.set_xticks(places, [str(delay) for delay in DELAYS])
-        axes.set_xlabel("updates between acting and learning")
-        axes.set_title(environment)
-        axes.legend(frameon=False)
+    grid = figure.subplots(2, len(results), squeeze=False)
+    for column, (environment, by_score) in enumerate(results.items()):
+        for row, (name, by_delay) in enumerate(by_score.items()):
+            draw_one(grid[row][column], by_delay)
+            grid[row][column].set_title(f"{environment}: mean return {name}", fontsize=10)
+        grid[1][column].set_xlabel("updates between acting and learning")
     figure.savefig(path, dpi=120)
 
 
-def scores(environments: list[str], seeds: int, workers: int) -> dict[str, dict[str, dict[str, list[float]]]]:
-    """Return the score of each seed, by environment, delay and correction."""
-    cases = list(itertools.product(environments, CORRECTIONS, DELAYS, range(seeds)))
-    results: dict[str, dict[str, dict[str, list[float]]]] = {
-        environment: {str(delay): {correction: [] for correction in CORRECTIONS} for delay in DELAYS}
+def draw_one(axes: Any, by_delay: dict[str, dict[str, list[float]]]) -> None:
+    places = np.arange(len(DELAYS))
+    for correction, colour in zip(CORRECTIONS, ("#1f6f8b", "#b4541a"), strict=True):
+        returns = np.array([by_delay[str(delay)][correction] for delay in DELAYS])
+        axes.plot(places, returns.mean(axis=1), color=colour, label=correction, linewidth=2)
+        for seed in returns.T:
+            axes.plot(places, seed, ".", color=colour, alpha=0.5)
+    axes.set_xticks(places, [str(delay) for delay in DELAYS])
+    axes.legend(frameon=False)
+
+
+def measured(environments: list[str], seeds: int, workers: int) -> Results:
+    """Train everything, several at a time."""
+    cases = list(itertools.product(environments, DELAYS, CORRECTIONS, range(seeds)))
+    results: Results = {
+        environment: {
+            name: {str(delay): {correction: [] for correction in CORRECTIONS} for delay in DELAYS}
+            for name in (AFTER, OVER)
+        }
         for environment in environments
     }
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
-        for case, value in zip(cases, pool.map(score, *zip(*cases, strict=True)), strict=True):
-            environment, correction, delay, _ = case
-            results[environment][str(delay)][correction].append(value)
-            print(*case, f"{value:.2f}", file=sys.stderr)
+        orders = [(environment, correction, delay, seed) for environment, delay, correction, seed in cases]
+        for case, scores in zip(cases, pool.map(score, *zip(*orders, strict=True)), strict=True):
+            environment, delay, correction, _ = case
+            for name, value in zip((AFTER, OVER), scores, strict=True):
+                results[environment][name][str(delay)][correction].append(value)
+            print(*case, *(f"{value:.2f}" for value in scores), file=sys.stderr)
     return results
 
 
@@ -90,15 +106,17 @@ def main() -> None:
     parser.add_argument("--environments", nargs="+", choices=STEPS, default=list(STEPS))
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
-    results = scores(options.environments, options.seeds, options.workers)
-    for environment, by_delay in results.items():
-        rows = [
-            (delay, *(f"{statistics.mean(row[name]):.2f} ({min(row[name]):.2f})" for name in CORRECTIONS))
-            for delay, row in by_delay.items()
-        ]
-        measuring.table((f"{environment}: lag", *(f"{name}, mean (worst seed)" for name in CORRECTIONS)), rows)
+    results = measured(options.environments, options.seeds, options.workers)
+    for environment, by_score in results.items():
+        for name, by_delay in by_score.items():
+            rows = [
+                (delay, *(f"{statistics.mean(row[name]):.2f} ({min(row[name]):.2f})" for name in CORRECTIONS))
+                for delay, row in by_delay.items()
+            ]
+            header = (f"{environment} {name}: lag", *(f"{each}, mean (worst seed)" for each in CORRECTIONS))
+            measuring.table(header, rows)
     draw(results, measuring.RESULTS / "lag.png")
-    measuring.save("lag", "Mean return of 50 episodes after training, by lag and correction, of each seed", results)
+    measuring.save("lag", "Mean return after and over training, by lag and correction, of each seed", results)
 
 
 if __name__ == "__main__":
