@@ -47,6 +47,8 @@ def main() -> None:
     first: tuple[float, int] | None = None
     while steps < MOST and not reached:
         runners = algorithm.train()["env_runners"]
+        if "num_env_steps_sampled_lifetime" not in runners:  # the first iterations may be over before its runner is up
+            continue
         now, steps = time.perf_counter(), int(runners["num_env_steps_sampled_lifetime"])
         first = first or (now, steps)
         if runners.get("episode_return_mean", 0.0) >= TARGET:

@@ -27,7 +27,7 @@ from weft.errors import WeftError
 from weft.types import Tree
 
 CHUNK_BYTES = 4 * 2**20
-"""What one chunk's product may take: larger falls out of the cache, smaller is dominated by starting threads."""
+"""What one chunk's product, or what it is a product of, may take: larger falls out of the cache, smaller is dominated by starting threads."""
 
 
 class Convolution(nnx.Module):
@@ -145,13 +145,18 @@ class Grid(NamedTuple):
         return math.prod(self.taps) * self.kernel[3]
 
     @property
+    def depth(self) -> int:
+        """Rows of the kernel's matrix: every pixel of a block times every channel."""
+        return math.prod(self.strides) * self.image[2]
+
+    @property
     def shifts(self) -> list[tuple[int, int]]:
         """Where each tap lies, in the order of the product's columns."""
         return [(row, column) for row in range(self.taps[0]) for column in range(self.taps[1])]
 
     def chunks(self, batch: int) -> int:
         """Return in how many parts to take a batch: a power of two, which batches can mostly be divided by."""
-        size = batch * math.prod(self.blocks) * self.width * 4
+        size = batch * math.prod(self.blocks) * max(self.width, self.depth) * 4
         return min(batch, 1 << max(0, math.ceil(math.log2(size / CHUNK_BYTES))))
 
     def to_rows(self, images: jax.Array, dtype: jnp.dtype) -> jax.Array:
