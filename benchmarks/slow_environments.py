@@ -2,9 +2,10 @@
 
 An environment sleeps before each step, for log-normal times with a mean of 5 ms and a coefficient of variation of 0 to
 2; a long sleep is a slow episode of one environment, which is what lock-step suffers from. 4 and 16 actors with one
-environment each feed one learner, in ``sync`` and in ``impala`` (``--runtime threads``: sleeping takes no core); the
-figure is agent steps a second over the middle of the run. How much lock-step loses follows from the times alone: a
-round of n unrolls takes as long as the longest of them. That ratio, drawn at random, is told as ``ideal``.
+environment each, in processes of their own, feed one learner by unrolls of 10 steps, in ``sync`` and in ``impala`` (a
+quarter of them make a batch); the figure is agent steps a second over the middle of the run. How much lock-step loses
+follows from the times alone: a round of n unrolls takes as long as the longest of them. That ratio, drawn at random, is
+told as ``ideal``.
 
 Then 64 sleeping actors against one, each in a process of its own, with steps of 5 and of 25 ms.
 
@@ -29,7 +30,7 @@ import weft
 
 MEAN = 0.005
 VARIATIONS = (0.0, 0.5, 1.0, 2.0)
-STEPS_EACH, UNROLL = 1_500, 20
+STEPS_EACH, UNROLL = 1_500, 10
 SETTINGS = {"unroll": UNROLL, "network": {"hidden": [16]}}
 MANY, MANY_SECONDS, MANY_MEANS = 64, 20.0, (0.005, 0.025)
 MANY_SETTINGS = {**SETTINGS, "unroll": 100}
@@ -103,7 +104,9 @@ def uneven(actors: int, rounds: int) -> dict[str, dict[str, float]]:
         speeds: dict[str, list[float]] = {"sync": [], "impala": []}
         for _ in range(rounds):
             for topology, values in speeds.items():
-                values.append(speed(topology, "threads", actors, actors * STEPS_EACH, {"variation": variation}))
+                graph = {"batch": max(actors // 4, 1)} if topology == "impala" else None
+                steps = actors * STEPS_EACH
+                values.append(speed(topology, "processes", actors, steps, {"variation": variation}, graph=graph))
                 print(f"{actors} actors, {topology}, variation {variation}: {values[-1]:.0f}", file=sys.stderr)
         medians = {topology: statistics.median(values) for topology, values in speeds.items()}
         ratio = medians["impala"] / medians["sync"]
@@ -132,9 +135,8 @@ def main() -> None:
     parser.add_argument("--parts", nargs="+", choices=("variance", "actors"), default=["variance", "actors"])
     parser.add_argument("--actors", nargs="+", type=int, default=[4, 16])
     options = parser.parse_args()
-    results: dict[str, object] = {}
     if "variance" in options.parts:
-        results["variance"] = by_actors = {actors: uneven(actors, options.rounds) for actors in options.actors}
+        by_actors = {actors: uneven(actors, options.rounds) for actors in options.actors}
         rows = [
             (
                 f"{actors} actors, {name}",
@@ -146,14 +148,15 @@ def main() -> None:
             for name, row in by_variation.items()
         ]
         measuring.table(("coefficient of variation", "sync, steps/s", "impala, steps/s", "ratio", "ideal"), rows)
+        measuring.save("slow_environments_variance", "Sampling from uneven environments, steps a second", by_actors)
     if "actors" in options.parts:
-        results["actors"] = by_mean = many()
+        by_mean = many()
         counts = [
             (mean, f"{row['one']:.1f}", f"{row[str(MANY)]:.0f}", f"{row['share_of_linear']:.0%}")
             for mean, row in by_mean.items()
         ]
         measuring.table(("steps of", "one actor, steps/s", f"{MANY} actors, steps/s", "of linear"), counts)
-    measuring.save("slow_environments", "Sampling from sleeping environments, agent steps a second", results)
+        measuring.save("slow_environments_actors", "Many sleeping environments against one, steps a second", by_mean)
 
 
 if __name__ == "__main__":
