@@ -5,9 +5,7 @@ from __future__ import annotations
 from time import perf_counter
 from typing import Protocol
 
-from weft.envs.base import AsynchronousEnvironment
 from weft.errors import WeftError
-from weft.experience.asynchronous import AsynchronousReplayBuffer
 from weft.experience.kinds import Replay, Unrolls
 from weft.experience.replay import ReplayBuffer
 from weft.experience.unrolls import UnrollRecorder
@@ -88,7 +86,15 @@ class ReplayCycle:
         self._unlearned += actor.agent_steps - before
         while self._unlearned >= self._experience.steps_per_update:
             self._unlearned -= self._experience.steps_per_update
-            learner.learn(self._replay.sample(), progress)
+            self._learn(learner, progress)
+
+    def _learn(self, learner: Learner, progress: float) -> None:
+        """Make one update, and let the replay know what was surprising about its batch."""
+        batch, keys = self._replay.sample(self._experience.importance(progress))
+        priorities = learner.learn(batch, progress)
+        if self._experience.priority_exponent is not None:
+            assert priorities is not None
+            self._replay.update(keys, priorities)
 
     def save(self) -> Tree:
         """Everything as a tree of arrays."""
@@ -160,5 +166,4 @@ def _cycle(job: Job, environment: AnyEnvironment) -> Cycle:
     experience, number = job.work.algorithm.experience, environment.number
     if isinstance(experience, Unrolls):
         return UnrollCycle(recorder_of(experience, environment))
-    buffer = AsynchronousReplayBuffer if isinstance(environment, AsynchronousEnvironment) else ReplayBuffer
-    return ReplayCycle(experience, buffer(experience, number, job.work.seeds("replay")))
+    return ReplayCycle(experience, ReplayBuffer(experience, number, job.work.seeds("replay")))
