@@ -4,9 +4,9 @@ Cases: ``small`` (transitions of 17 + 6 + 17 floats), ``images`` (pairs of 84x84
 the small ones without the next observation; speeds are steps a second). Batches of 256 (``sequences``: 32 x 80) are
 inserted into a full buffer, drawn uniformly, drawn by priority, and drawn by priority with the priorities updated. A
 library that can hold the data in several ways has a row for each; a dash is what it cannot do (TorchRL's priorities:
-see ``peers/torchrl_replay.py``). Reverb compresses what it holds, so its memory depends on the data. The data, the clock and what must come back are in
-``peers/replaying.py``. The libraries take turns; the figure is the median over the rounds. Peers get virtual
-environments of their own, in ``$WEFT_PEERS`` or ``.cache/peers``.
+see ``peers/torchrl_replay.py``). Reverb compresses what it holds, so its memory depends on the data. The data, the
+clock and what must come back are in ``peers/replaying.py``. The libraries take turns; the figure is the median over the
+rounds. Peers get virtual environments of their own, in ``$WEFT_PEERS`` or ``.cache/peers``.
 
     python benchmarks/replay.py [--rounds 3] [--cases small ...] [--peers cpprb ...]
 """
@@ -106,7 +106,7 @@ def show(case: str, result: dict[str, Any]) -> None:
         return ["-" if figure is None else format(figure, form) for figure in shown]
 
     def held(figures: Figures) -> str:
-        return "-" if figures["held"] is None else f"{figures['held']:,}"
+        return "-" if figures["held"] is None else f"{figures['held']:,.0f}"
 
     rows = [(row, held(figures), *cells(figures, ",.0f")) for row, figures in result["median"].items()]
     rows += [

@@ -58,10 +58,11 @@ def main() -> None:
         if step >= TRANSITIONS.span - 1:
             store.insert("transitions", TRANSITIONS.span)
         store.sample("steps", 2, STEPS)
+        if store.table("transitions").may_sample(8):
+            batch, drawn, size = store.sample("transitions", 8, TRANSITIONS)
+            store.update("transitions", drawn.keys, np.abs(batch["reward"]))
         seen = following
     environments.close()
-    batch, drawn, size = store.sample("transitions", 32, TRANSITIONS)
-    store.update("transitions", drawn.keys, np.abs(batch["reward"]))
     print(f"{size} transitions; a batch of successors is {batch['successor'].shape}, served by {TRANSITIONS}")
 
 

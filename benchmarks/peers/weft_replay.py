@@ -71,7 +71,8 @@ class Frames(Transitions):
 
     def steps(self, batch: Columns) -> Columns:
         steps = super().steps(batch)
-        return {**steps, "frame": np.ascontiguousarray(steps.pop("observation")[..., -1])}
+        frame = np.ascontiguousarray(steps.pop("observation")[..., -1])
+        return {**steps, "frame": frame}
 
 
 class Sequences(Transitions):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -38,9 +39,10 @@ FORMS = pytest.mark.parametrize("same_step", [False, True], ids=["next_step", "s
 PROPERTY = settings(deadline=None, max_examples=60, derandomize=True)
 
 
-def buffer_of(capacity: int = 40, seed: int = 0, **experience: Any) -> ReplayBuffer:
+def buffer_of(capacity: int = 40, seed: int = 0, at_once: int = 1, **experience: Any) -> ReplayBuffer:
     experience = {"batch": 64, "warmup": 1, "discount": DISCOUNT, **experience}
-    return ReplayBuffer(Replay(capacity=capacity, **experience), NUMBER, np.random.SeedSequence(seed))
+    seeds = np.random.SeedSequence(seed)
+    return ReplayBuffer(Replay(capacity=capacity, **experience), NUMBER, seeds, at_once=at_once)
 
 
 def fill(buffer: ReplayBuffer, stream: Stream, count: int) -> list[Row]:
@@ -172,6 +174,38 @@ def check_sequence(steps: list[Step], recorded: list[Row], batch: Trajectory, co
             assert batch.discount[t, column] == row.following.discount[environment]
 
 
+@PROPERTY
+@given(
+    scripts=SCRIPTS,
+    at_once=st.integers(2, 70),
+    count=st.integers(1, 3),
+    experience=st.sampled_from([{"n_step": 1}, {"n_step": 3}, {"sequence": 4, "overlap": 2}]),
+    nested=st.booleans(),
+)
+def test_steps_that_are_held_back_are_stored_as_if_they_had_not_been(scripts, at_once, count, experience, nested):
+    plain, together = buffer_of(**experience), buffer_of(at_once=at_once, **experience)
+    recorded = fill(plain, Stream(scripts, False, nested), at_once * count)
+    for number, row in enumerate(recorded):
+        assert together.recorded == number * NUMBER
+        together.add(*row)
+    assert len(together) == len(plain)
+    assert contents(together) == contents(plain)
+
+
+def contents(buffer: ReplayBuffer) -> list[bytes]:
+    """Every item held, in an order of its own."""
+    table = buffer.store.table("replay")
+    drawn = table._drawn(table.keys() % table.settings.capacity, np.zeros(table.size))
+    if not table.size:
+        return []
+    items = buffer.read(drawn.begins)
+    axis = 1 if isinstance(items, Trajectory) else 0
+    leaves = [
+        np.moveaxis(leaf, axis, 0) for leaf in jax.tree.leaves(items._replace(**({"memory": ()} if axis else {})))
+    ]
+    return sorted(b"".join(leaf[index].tobytes() for leaf in leaves) for index in range(table.size))
+
+
 @FORMS
 @PROPERTY
 @given(scripts=SCRIPTS, n=st.integers(1, 4), length=st.integers(1, 6), nested=st.booleans())
@@ -273,7 +307,11 @@ def test_everything_drawable_is_drawn_equally_often(same_step):
 @FORMS
 @pytest.mark.parametrize("nested", [False, True])
 @pytest.mark.parametrize("count", [9, 25])
-@pytest.mark.parametrize("experience", [{"n_step": 2}, {"sequence": 3}], ids=["transitions", "sequences"])
+@pytest.mark.parametrize(
+    "experience",
+    [{"n_step": 2}, {"sequence": 3}, {"n_step": 2, "at_once": 4}, {"sequence": 3, "overlap": 2, "at_once": 6}],
+    ids=["transitions", "sequences", "transitions held back", "sequences held back"],
+)
 def test_restored_it_serves_exactly_the_same_next_samples(same_step, nested, count, experience):
     scripts = [[Episode(3, True), Episode(1, False)], [Episode(2, False)]]
     recorded = list(rows(Stream(scripts, same_step, nested), count + 10))

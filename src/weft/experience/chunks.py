@@ -117,14 +117,19 @@ class Chunks:
             found.append(chunks)
         return np.concatenate(found)
 
-    def later(self, places: np.ndarray, steps: int | np.ndarray) -> np.ndarray:
+    def later(self, places: np.ndarray, steps: int) -> np.ndarray:
         """Return the places that many steps later in the same streams."""
-        offset = places % self.length + steps
-        chunk, hops = places // self.length, offset // self.length
-        while (far := hops > 0).any():
-            chunk = np.where(far, self._following[chunk], chunk)
-            hops = hops - far
-        return chunk * self.length + offset % self.length
+        flat = places.reshape(-1) + steps
+        over = np.flatnonzero(flat % self.length < steps % self.length) if steps < self.length else np.arange(len(flat))
+        if len(over):
+            begins = places.reshape(-1)[over]
+            offsets, chunks = begins % self.length + steps, begins // self.length
+            hops = offsets // self.length
+            while np.count_nonzero(far := hops > 0):
+                chunks[far] = self._following[chunks[far]]
+                hops -= far
+            flat[over] = chunks * self.length + offsets % self.length
+        return flat.reshape(places.shape)
 
     def window(self, begins: np.ndarray, span: int) -> np.ndarray:
         """Return the places [N, span] of consecutive steps."""
@@ -251,4 +256,6 @@ def _flatten(layout: Tree, tree: Tree, into: list[Any]) -> bool:
 
 
 def _take(columns: Tree, places: np.ndarray) -> Tree:
+    if not isinstance(columns, dict | tuple):
+        return columns.take(places)
     return map_tree(lambda column: column.take(places), columns)

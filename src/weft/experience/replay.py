@@ -16,7 +16,7 @@ from weft.experience.priorities import Prioritised
 from weft.experience.selectors import Selecting, Uniform
 from weft.experience.store import Items, Store
 from weft.experience.table import Drawn, TableSettings
-from weft.trees import map_tree, take
+from weft.trees import map_tree, take, write
 from weft.types import EVERY, Array, Ids, Timestep, Trajectory, Tree
 
 TABLE = "replay"
@@ -49,8 +49,13 @@ class ReplayBuffer:
         seed: np.random.SeedSequence,
         limiter: Limiter | None = None,
         items: int | None = None,
+        at_once: int = 1,
     ) -> None:
-        """The experience says how many items are kept, unless ``items`` does; without a limiter the caller is one."""
+        """The experience says how many items are kept, unless ``items`` does; without a limiter the caller is one.
+
+        So many steps of all environments are put into storage ``at_once``, which takes little longer than for one of
+        them; until then they are held back.
+        """
         self.experience = experience
         self.number = number
         self._limiter = limiter or minimum_size(1)
@@ -61,6 +66,10 @@ class ReplayBuffer:
         self._reading = reading_of(experience)
         self._store: Store | None = None
         self._example: Tree = None
+        self._at_once = at_once
+        self._held: Tree = None
+        """Steps [at_once, B, ...] that are held back, of which there are ``_holding``."""
+        self._holding = 0
 
     def __len__(self) -> int:
         """Return the number of items held."""
@@ -117,6 +126,11 @@ class ReplayBuffer:
             "memory": memory,
         }
         streams = np.arange(self.number)[ids]
+        self.recorded += len(streams)
+        if self._at_once > 1:
+            if ids is EVERY and following.final is None:
+                return self._hold_back(step)
+            self._put_held()
         begins = [self._write(step, streams, priorities)]
         if following.final is not None and np.count_nonzero(following.first):
             ended = np.flatnonzero(following.first)
@@ -150,6 +164,7 @@ class ReplayBuffer:
     def restart(self, ids: Ids = EVERY) -> None:
         """Begin anew in some environments: what was not yet complete is discarded, nothing goes on from before."""
         if self._store is not None:
+            self._put_held()
             self._store.reset(ids)
 
     def sample(self, importance: float = 1.0) -> tuple[Replayed, np.ndarray]:
@@ -174,7 +189,8 @@ class ReplayBuffer:
     def save(self) -> Tree:
         """Everything as a tree of arrays."""
         store = None if self._store is None else self._store.save()
-        return {"recorded": self.recorded, "example": self._example, "store": store}
+        held = map_tree(lambda leaf: leaf[: self._holding], self._held) if self._holding else None
+        return {"recorded": self.recorded, "example": self._example, "store": store, "held": held}
 
     def restore(self, saved: Tree, episodes_restarted: bool = False) -> None:
         """Continue from what ``save`` returned, with exactly the same next samples.
@@ -187,25 +203,51 @@ class ReplayBuffer:
         self._example = saved["example"]
         self._store = self._made()
         self._store.restore(saved["store"])
+        if saved["held"] is not None:
+            for row in range(len(saved["held"]["reward"])):
+                self._hold_back(map_tree(lambda leaf: leaf[row], saved["held"]))  # noqa: B023
         if episodes_restarted:
             self.restart()
 
+    def _hold_back(self, step: Tree) -> list[np.ndarray]:
+        """Keep a step of all environments until there are enough of them; returns where items begin, as ``add``."""
+        if self._held is None:
+            self._held = map_tree(lambda leaf: np.zeros((self._at_once, *leaf.shape), leaf.dtype), step)
+        write(self._held, self._holding, step)
+        self._holding += 1
+        return [self._put_held()] if self._holding == self._at_once else []
+
+    def _put_held(self) -> np.ndarray:
+        """Put what is held back into storage."""
+        rows, self._holding = self._holding, 0
+        if not rows:
+            return np.zeros(0, np.int64)
+        self._stored(self._held).extend(map_tree(lambda leaf: leaf[:rows], self._held), length=rows)
+        return self._insert_complete(np.arange(self.number), rows, None)
+
     def _write(self, step: Tree, ids: np.ndarray, priorities: Priorities | None) -> np.ndarray:
         """Write a step of some environments, and insert the items that it completes."""
-        if self._store is None:
-            self._example = map_tree(lambda leaf: np.zeros_like(np.asarray(leaf)[:1]), step)
-            self._store = self._made()
-        store, reading = self._store, self._reading
+        store = self._store or self._stored(map_tree(lambda leaf: np.asarray(leaf)[None], step))
         store.extend(step, ids)
-        self.recorded += len(ids)
-        first = store.streams.count[ids] - reading.span
+        return self._insert_complete(ids, 1, priorities)
+
+    def _stored(self, steps: Tree) -> Store:
+        """Return the store, made for steps like these [T, B, ...] if there is none yet."""
+        if self._store is None:
+            self._example = map_tree(lambda leaf: np.zeros_like(leaf[0, :1]), steps)
+            self._store = self._made()
+        return self._store
+
+    def _insert_complete(self, ids: np.ndarray, rows: int, priorities: Priorities | None) -> np.ndarray:
+        """Insert the items that are complete with the newest ``rows`` of streams; returns where they begin."""
+        store, reading = self.store, self._reading
+        first = store.streams.count[ids] - reading.span - np.arange(rows)[::-1, None]
         due = first >= 0
         if reading.period > 1:
             due &= first % reading.period == 0
-        begins = store.streams.places(ids[due], first[due])
+        begins = store.streams.places(ids, first)[due]
         if reading.from_valid and len(begins):
-            real = store.chunks.take(begins, "valid")
-            begins = begins[real]
+            begins = begins[store.chunks.take(begins, "valid")]
         if len(begins):
             told = None if priorities is None else priorities.next(len(begins))
             store.insert_at(TABLE, begins, reading.span, told)
@@ -221,9 +263,9 @@ class ReplayBuffer:
             layout_of(self._example),
             [TableSettings(TABLE, self._items, sampler, limiter=self._limiter)],
             streams=self.number,
-            reach=span,
+            reach=span + self._at_once - 1,
             chunk=chunk,
-            chunks=self._items * self._reading.period // chunk + self.number * (span // chunk + 4),
+            chunks=self._items * self._reading.period // chunk + self.number * ((span + self._at_once) // chunk + 4),
             seed=self._seed,
         )
 
@@ -240,20 +282,18 @@ class TransitionReading:
 
     def read_items(self, items: Items) -> Transitions:
         """Cut out transitions [N]."""
-        places = items.window(0, self.span)
-        begins = places[:, 0]
+        begins = items.begins
         reward = items.at(begins, "reward")
         discount = self._discount * items.at(begins, "discount")
-        successor = places[:, 1]
+        successor = items.after(begins)
         running = np.ones(len(items), bool)
-        for step in range(1, self._n):
-            at = places[:, step]
-            running &= items.at(at, "valid")
+        for _ in range(1, self._n):
+            running &= items.at(successor, "valid")
             if not running.any():
                 break
-            reward += np.where(running, discount * items.at(at, "reward"), np.float32(0))
-            discount *= np.where(running, self._discount * items.at(at, "discount"), np.float32(1))
-            successor = np.where(running, places[:, step + 1], successor)
+            reward += np.where(running, discount * items.at(successor, "reward"), np.float32(0))
+            discount *= np.where(running, self._discount * items.at(successor, "discount"), np.float32(1))
+            successor = np.where(running, items.after(successor), successor)
         return Transitions(
             observation=items.at(begins, "observation"),
             action=items.at(begins, "action"),

@@ -51,6 +51,10 @@ class Items:
             self._windows[begin, stop] = self._chunks.window(first, stop - begin)
         return self._windows[begin, stop]
 
+    def after(self, places: np.ndarray) -> np.ndarray:
+        """Return the places one step later."""
+        return self._chunks.later(places, 1)
+
     def at(self, places: np.ndarray, *path: str | int) -> Tree:
         """Return what stands at places, [*shape of places, ...]."""
         return self._chunks.take(places, *path)

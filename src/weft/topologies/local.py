@@ -16,6 +16,9 @@ from weft.topologies.messages import begin_anew
 from weft.topologies.rollout import AnyActor, actor_in, recorder_of
 from weft.types import Tree
 
+AT_ONCE = 16
+"""Steps that are stored together, which takes a fraction of the time; the newest few are not replayed yet."""
+
 
 def local(job: Job) -> Program:
     """One agent that acts and learns in turn."""
@@ -166,4 +169,5 @@ def _cycle(job: Job, environment: AnyEnvironment) -> Cycle:
     experience, number = job.work.algorithm.experience, environment.number
     if isinstance(experience, Unrolls):
         return UnrollCycle(recorder_of(experience, environment))
-    return ReplayCycle(experience, ReplayBuffer(experience, number, job.work.seeds("replay")))
+    at_once = max(1, AT_ONCE // number)
+    return ReplayCycle(experience, ReplayBuffer(experience, number, job.work.seeds("replay"), at_once=at_once))
