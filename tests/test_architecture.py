@@ -24,7 +24,8 @@ FORBIDDEN = {
     "update.py": WHERE_IT_RUNS | TRANSPORT | {"weft.algorithms"},
     "maths": WHERE_IT_RUNS | TRANSPORT | {"weft.algorithms", "weft.experience", "weft.networks"},
     "networks": WHERE_IT_RUNS | TRANSPORT | {"weft.algorithms"},
-    "experience": WHERE_IT_RUNS | TRANSPORT | {"weft.algorithms", "weft.networks"},
+    # A store has a lock, so that threads may share it, and no thread of its own.
+    "experience": WHERE_IT_RUNS | (TRANSPORT - {"threading"}) | {"weft.algorithms", "weft.networks"},
     "envs": (WHERE_IT_RUNS - {"weft.envs"}) | {"weft.algorithms"},
     "topologies": (WHERE_IT_RUNS - {"weft.envs", "weft.topologies"}) | {"weft.algorithms"} | TRANSPORT,
     "runtime": (WHERE_IT_RUNS - {"weft.runtime"}) | {"weft.algorithms"},

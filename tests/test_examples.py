@@ -14,6 +14,7 @@ SAYS = {
     "own_environment.py": "corridor.gif",
     "own_network.py": "mean return",
     "recurrent.py": "action",
+    "replay_tables.py": "served by Pattern",
     "resume.py": "bit for bit: True",
     "train_ppo.py": "played by hand",
     "use_policy.py": "five values",

@@ -37,6 +37,11 @@ def take(tree: Tree, ids: np.ndarray) -> Tree:
 Index = int | np.ndarray | tuple[np.ndarray, ...]
 
 
+def place_of(rows: np.ndarray) -> slice | np.ndarray:
+    """Return the same rows [N] of an array as a slice where there is one of them, which is faster to write to."""
+    return slice(first := int(rows[0]), first + 1) if len(rows) == 1 else rows
+
+
 def write(buffer: Tree, index: Index, values: Tree) -> None:
     """Copy ``values`` into ``buffer[index]``, leaf by leaf."""
     if isinstance(buffer, np.ndarray):

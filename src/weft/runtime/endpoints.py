@@ -275,10 +275,12 @@ class CallClient:
         self._number += 1
         await self._requests.put({"number": self._number, "value": request})
 
-    async def receive(self) -> Tree:
+    async def receive(self, patience: float | None = None) -> Any:
         """Wait for the reply."""
         while True:
-            reply: Any = await self._replies.get()
+            reply: Any = await self._replies.get(patience)
+            if reply is None:
+                return None
             if int(reply["number"]) == self._number:
                 self._holds = True
                 return reply["value"]
