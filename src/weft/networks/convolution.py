@@ -27,8 +27,8 @@ from weft.errors import WeftError
 from weft.types import Tree
 
 CHUNK_BYTES = 4 * 2**20
-"""What one chunk's product, or what it is a product of, may take: larger falls out of the cache, smaller is dominated by
-starting threads."""
+"""What one chunk's product, or what it is a product of, may take: larger falls out of the cache, smaller is dominated
+by starting threads."""
 
 
 class Convolution(nnx.Module):
