@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.experience.batches import Transitions, padded
 from weft.experience.kinds import Replay
-from weft.experience.limiters import samples_per_insert
+from weft.experience.limiters import Limiter, samples_per_insert
 from weft.experience.replay import ReplayBuffer
 from weft.program import Leaf, Reader, Request, Server, Writer
 from weft.topologies.centre import Counted, Tally
@@ -142,7 +142,7 @@ def _is_leaf(thing: object) -> bool:
     return isinstance(thing, Leaf)
 
 
-def limiter_of(work: Work, settings: Any) -> Any:
+def limiter_of(work: Work, settings: Any) -> Limiter:
     """Return the limiter of one shard: as many samples of each item as the algorithm asks for."""
     experience = _replay(work)
     ratio = experience.batch / experience.steps_per_update / experience.period
@@ -171,9 +171,7 @@ class Shard:
         )
         self._tally = Tally()
         self._lives: dict[int, int] = {}
-        """Of the actors that sent something, by the number of the client."""
-        self._learner: int | None = None
-        """Number of the client that samples; the others are this shard's actors, in their order."""
+        """Of the actors that sent something, by the number of the client; this shard's actors are its first clients."""
         self._version = 0
         self._news = False
         """Whether something was stored since the learner was answered."""
@@ -188,8 +186,10 @@ class Shard:
         waiting: list[Request] = []
         while True:
             waiting += await self._requests.collect(1, 0.0)
-            while served := [request for request in waiting if await self._serve(request)]:
-                waiting = [request for request in waiting if request not in served]
+            before = None
+            while before != len(waiting):  # one that is served may make room for another
+                before = len(waiting)
+                waiting = [request for request in waiting if not await self._serve(request)]
 
     async def _serve(self, request: Request) -> bool:
         """Answer a request, unless it has to wait."""
