@@ -83,7 +83,8 @@ def many_to_one(number, seen, sources=3, mailbox=True, full="block", wrong=None,
 
 
 def someone_lived_again(seen):
-    return bool(seen) and seen[-1][1] >= 1000
+    """The others count as far as 1000 too, if it takes the second one long enough to begin anew."""
+    return bool(seen) and seen[-1][0] == 1 and seen[-1][1] >= 1000
 
 
 def all_three_were_heard(seen):
