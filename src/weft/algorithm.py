@@ -91,11 +91,5 @@ class Algorithm:
     follows from its own gradient, so that servers can hold a part of the parameters each."""
     experience: Experience
     """What to record and how to serve it"""
-    priorities: Callable[[Policy, Tree], Array] | None = None
-    """(state.policy, batch of a replay) -> the priorities [N] of its items as far as acting parameters can tell; None
-    for an algorithm whose items all begin with the highest one"""
-    ladder: Callable[[float], float] | None = None
-    """share in [0, 1] -> the ``explore`` that one of many environments keeps throughout, from the first of them to the
-    last; None where all explore alike"""
     max_gradient_norm: float | None = None
     """Whoever applies gradients scales them down to this global norm first, after combining those of all learners"""

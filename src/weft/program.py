@@ -91,13 +91,10 @@ class Client(Protocol):
     """The asking end of a call."""
 
     async def send(self, request: Tree) -> None:
-        """Send a request; there may be one at a time. Parts of it that are None are not sent."""
+        """Send a request; there may be one at a time."""
 
-    async def receive(self, patience: float | None = None) -> Any:
-        """Wait for the reply; None if there was none for ``patience`` seconds.
-
-        Its arrays are the client's until it sends again.
-        """
+    async def receive(self) -> Tree:
+        """Wait for the reply, whose arrays are the client's until it sends again."""
 
 
 class Request(NamedTuple):
@@ -119,7 +116,7 @@ class Server(Protocol):
         """
 
     async def reply(self, request: Request, value: Tree) -> None:
-        """Answer a request that was collected; parts of the value that are None are not sent."""
+        """Answer one of the requests that were collected last."""
 
 
 @dataclass(frozen=True, eq=False)

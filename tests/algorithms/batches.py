@@ -11,7 +11,7 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
 from weft.algorithm import Algorithm, State
-from weft.experience.batches import Replayed, Transitions
+from weft.experience.replay import Transitions
 from weft.types import Spaces, Trajectory, Tree
 
 KEY = jax.random.key(0)
@@ -94,12 +94,6 @@ def transitions(batch: Trajectory, discount: float) -> Transitions:
     flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[real], rows)
     observation, action, reward, kept, successor = flat
     return Transitions(observation, action, reward, discount * kept, successor)
-
-
-def replayed(data: Transitions | Trajectory, weight: np.ndarray | None = None) -> Replayed:
-    """As a replay serves them."""
-    number = data.reward.shape[-1]
-    return Replayed(data, np.ones(number, np.float32) if weight is None else weight)
 
 
 def all_finite(tree: Tree) -> bool:

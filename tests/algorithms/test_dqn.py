@@ -16,7 +16,6 @@ from batches import (
     assert_close,
     jitted,
     observations,
-    replayed,
     trajectory,
     transitions,
 )
@@ -73,7 +72,7 @@ def test_targets_and_loss_by_hand(double):
         reward + discount * best_by_hand(double, *row)
         for reward, discount, *row in zip(steps.reward, steps.discount, learned, slow, strict=True)
     ]
-    after, lesson = jitted(algorithm.prepare)(state, replayed(steps))
+    after, lesson = jitted(algorithm.prepare)(state, steps)
     np.testing.assert_allclose(lesson.target, expected, rtol=1e-5)
     assert_close(after, state)
     taken = values_of(state.params, steps.observation)[np.arange(len(expected)), steps.action]
@@ -91,7 +90,7 @@ def test_duelling_values_are_the_state_value_plus_centred_advantages():
     head = state.params["branches"][0]["heads"]["values"]
     assert head["value"]["kernel"].shape == (4, 1) and head["advantage"]["kernel"].shape == (4, N)
     steps = transitions(begun()[1], DISCOUNT)
-    _, lesson = jitted(algorithm.prepare)(state, replayed(steps))
+    _, lesson = jitted(algorithm.prepare)(state, steps)
     assert np.isfinite(lesson.target).all()
 
 
@@ -109,7 +108,7 @@ def test_targets_of_sequences_one_by_one(double, n):
             outputs, now = apply(getattr(state, name), batch.observation[t], now, batch.first[t])
             rows.append(np.asarray(outputs["values"]))
     algorithm = make("gru", double=double, n_step=n, sequence=T)
-    _, lesson = jitted(algorithm.prepare)(state, replayed(batch))
+    _, lesson = jitted(algorithm.prepare)(state, batch)
     errors = []
     for t, index in np.argwhere(batch.valid):
         expected, weight = 0.0, 1.0
@@ -131,81 +130,20 @@ def test_fillers_of_sequences_have_no_influence():
     state, batch = begun("gru")
     algorithm = make("gru", double=True, n_step=3, sequence=T)
     prepare, gradients = jitted(algorithm.prepare), jitted(algorithm.gradients)
-    expected = gradients(state, prepare(state, replayed(batch))[1], KEY)
+    expected = gradients(state, prepare(state, batch)[1], KEY)
     filled = batch._replace(
         reward=np.where(batch.valid, batch.reward, 50.0).astype(np.float32),
         discount=np.where(batch.valid, batch.discount, 0.3).astype(np.float32),
         action=np.where(batch.valid, batch.action, 2).astype(np.int32),
     )
-    assert_close(expected, gradients(state, prepare(state, replayed(filled))[1], KEY))
-
-
-@pytest.mark.parametrize("recurrent", [None, "gru"])
-def test_weights_scale_each_items_share_of_the_loss_and_priorities_are_its_error(recurrent):
-    state, batch = begun(recurrent)
-    data = batch if recurrent else transitions(batch, DISCOUNT)
-    algorithm = make(recurrent, huber=100.0, priority_of_largest=0.75, sequence=T)
-    prepare, gradients = jitted(algorithm.prepare), jitted(algorithm.gradients)
-    number = data.reward.shape[-1]
-    losses = []
-    for index in range(number):
-        weight = np.eye(number, dtype=np.float32)[index]
-        losses.append(gradients(state, prepare(state, replayed(data, weight))[1], KEY)[1].metrics["loss"])
-    weight = np.linspace(0.1, 1.0, number, dtype=np.float32)
-    lesson = prepare(state, replayed(data, weight))[1]
-    feedback = gradients(state, lesson, KEY)[1]
-    np.testing.assert_allclose(feedback.metrics["loss"], np.dot(losses, weight), rtol=1e-4)
-    assert feedback.priorities.shape == (number,)
-    if recurrent:
-        mean, steps = 2 * np.array(losses) * batch.valid.sum(), batch.valid.sum(0)
-        assert (feedback.priorities >= 0.25 * mean / steps**2 / 4).all()
-    else:
-        np.testing.assert_allclose(feedback.priorities**2, 2 * number * np.array(losses), rtol=1e-3)
-
-
-def test_steps_of_the_burn_in_are_not_learned_from_but_bring_the_memory_up_to_date():
-    state, batch = begun("gru")
-    algorithm = make("gru", sequence=T - 3, burn_in=3)
-    prepare, gradients = jitted(algorithm.prepare), jitted(algorithm.gradients)
-
-    def learned(batch: Trajectory) -> Any:
-        return gradients(state, prepare(state, replayed(batch))[1], KEY)
-
-    quiet = batch._replace(first=np.zeros_like(batch.first), valid=np.ones_like(batch.valid))
-    changed = quiet.reward.copy()
-    changed[:2] += 5.0  # n_step is 3, so what is learned at step 3 has rewards from there on
-    assert_close(learned(quiet._replace(reward=changed))[0], learned(quiet)[0])
-    other = quiet.observation.copy()
-    other[0] += 1.0
-    difference = jax.tree.map(
-        lambda a, b: abs(a - b).max(), learned(quiet._replace(observation=other))[0], learned(quiet)[0]
-    )
-    assert max(jax.tree.leaves(difference)) > 1e-4
-
-
-def test_actors_tell_the_priorities_that_the_learner_would_if_both_networks_were_theirs():
-    state, batch = begun()
-    algorithm, data = make(), replayed(transitions(batch, DISCOUNT))
-    same = state._replace(target=state.params)
-    expected = jitted(algorithm.gradients)(same, jitted(algorithm.prepare)(same, data)[1], KEY)[1].priorities
-    np.testing.assert_allclose(jitted(algorithm.priorities)(state.policy, data), expected, rtol=1e-5)
-
-
-def test_the_ladder_of_ape_x():
-    ladder = make(ladder_first=0.4, ladder_power=7.0).ladder
-    np.testing.assert_allclose([ladder(0.0), ladder(0.5), ladder(1.0)], [0.4, 0.4**4.5, 0.4**8])
+    assert_close(expected, gradients(state, prepare(state, filled)[1], KEY))
 
 
 def test_experience_follows_the_settings():
     flat = make(n_step=4, batch=32, capacity=500, warmup=50, steps_per_update=0.5).experience
     assert (flat.n_step, flat.batch, flat.capacity, flat.warmup, flat.steps_per_update) == (4, 32, 500, 50, 0.5)
     assert flat.discount == DISCOUNT and flat.sequence is None
-    assert flat.priority_exponent is None
-    ranked = make(prioritised=True, priority_exponent=0.5, importance_exponent=0.6).experience
-    assert ranked.priority_exponent == 0.5
-    assert [ranked.importance(progress) for progress in (0.0, 0.5, 1.0)] == pytest.approx([0.6, 0.8, 1.0])
-    sequences = make("gru", sequence=8, overlap=0.25, burn_in=4).experience
-    assert (sequences.sequence, sequences.period) == (12, 6)
+    assert make("gru", sequence=7).experience.sequence == 7
 
 
 def test_the_target_network_is_copied_every_period_and_never_else():

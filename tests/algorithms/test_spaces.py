@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from batches import KEY, VECTOR, all_finite, jitted, replayed, take, trajectory, transitions
+from batches import KEY, VECTOR, all_finite, jitted, take, trajectory, transitions
 from gymnasium import spaces
 
 from weft.algorithm import Algorithm
@@ -69,9 +69,8 @@ def check(algorithm: Algorithm, kinds: Spaces) -> None:
     for index in range(B):
         action = jax.tree.map(lambda leaf, index=index: np.asarray(leaf[index]), act.action)
         assert _as_elements(kinds.action, action) in kinds.action
-    data: Any = batch
-    if algorithm.name == "dqn":
-        data = replayed(batch if jax.tree.leaves(batch.memory) else transitions(batch, 0.9))
+    flat = algorithm.name == "dqn" and not jax.tree.leaves(batch.memory)
+    data = transitions(batch, 0.9) if flat else batch
     learned, feedback = jax.jit(functools.partial(update, algorithm))(state, data, KEY)
     assert learned.updates > 0 and all_finite((learned, feedback))
     pairs = zip(jax.tree.leaves(state.params), jax.tree.leaves(learned.params), strict=True)

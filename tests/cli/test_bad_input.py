@@ -91,7 +91,7 @@ WRONG = {
     "no topology": (["graph"], "weft graph impala"),
     "graph of what": (["graph", "asnyc"], "no topology named 'asnyc'"),
     "graph setting": (["graph", "impala", "--graph.learnes", 2], "did you mean --graph.learners"),
-    "graph of an algorithm": (["graph", "impala", "dqn"], "use --topology apex or local"),
+    "graph of an algorithm": (["graph", "impala", "dqn"], "use --topology local"),
     "graph as what": (["graph", "local", "--output", "graph.jpg"], "as .svg or .png"),
     "benchmark": (["bench", "pers"], "no benchmark named 'pers': did you mean peers?"),
     "no run to replay": (["replay-order", "missing"], "no run in missing"),

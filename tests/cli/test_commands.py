@@ -86,7 +86,7 @@ def test_record_and_plot(run, finished):
     ("what", "names"),
     [
         ("algorithms", ["dqn", "ppo"]),
-        ("topologies", ["a3c", "apex", "impala", "local", "sync"]),
+        ("topologies", ["a3c", "impala", "local", "sync"]),
         ("runtimes", ["inline", "processes", "threads"]),
         ("environments", ["CartPole-v1", "DeepSea", "RepeatPrevious"]),
     ],

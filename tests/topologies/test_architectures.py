@@ -194,8 +194,8 @@ def test_the_best_worker_is_what_all_go_on_with():
 @pytest.mark.parametrize(
     ("algorithm", "graph", "options", "message"),
     [
-        ("dqn", "impala", {}, "dqn learns from a replay, which impala has no place for: use --topology apex or local"),
-        ("dqn", "a3c", {}, "use --topology apex or local"),
+        ("dqn", "impala", {}, "dqn learns from a replay, which impala has no place for: use --topology local"),
+        ("dqn", "a3c", {}, "use --topology local"),
         ("ppo", "impala", {"graph": {"learners": 3}}, "3 learners need at least as many actors, not 2"),
         ("ppo", "a3c, average", {"graph": {"shards": 2}}, "merging by average has no parameter server"),
         ("ppo", "impala", {"graph": {"lerners": 3}}, "no setting of graph named 'lerners': did you mean learners?"),

@@ -20,9 +20,8 @@ from walking import Watcher, run, saved
 from weft.algorithm import Act, Algorithm
 from weft.algorithms import dqn, ppo
 from weft.envs.base import AsynchronousEnvironment
-from weft.experience.asynchronous import AsynchronousUnrollRecorder
+from weft.experience.asynchronous import AsynchronousReplayBuffer, AsynchronousUnrollRecorder
 from weft.experience.kinds import Replay, Unrolls
-from weft.experience.replay import ReplayBuffer
 from weft.maths.normalisation import Normaliser
 from weft.networks.network import NetworkSettings
 from weft.topologies.asynchronous import AsynchronousActor
@@ -236,7 +235,7 @@ def test_episodes_are_counted_for_each_environment(environment):
     assert report == pytest.approx(expected)
 
 
-def fill(buffer: ReplayBuffer, actor: AsynchronousActor, number: int) -> None:
+def fill(buffer: AsynchronousReplayBuffer, actor: AsynchronousActor, number: int) -> None:
     for step in actor.steps(np.float32(0), 1.0, number):
         buffer.add(step.timestep, step.raw, step.extras, step.memory, step.following, step.ids)
 
@@ -253,37 +252,18 @@ def n_step(made: list[Made], index: int, n: int) -> tuple[float, float, tuple[fl
 
 
 UNEVEN = (4, 2, [1, 3, 2, 1, 4], [1, 5, 2])
-CAPACITY = 82
+CAPACITY, ROWS = 82, 20
 
 
-def buffer_of(batch: int = 400, **options: Any) -> ReplayBuffer:
-    experience = Replay(**{"capacity": CAPACITY, "batch": batch, "warmup": 8, "discount": DISCOUNT, **options})
-    return ReplayBuffer(experience, 4, np.random.SeedSequence(2))
+def buffer_of(batch: int = 400, **options: Any) -> AsynchronousReplayBuffer:
+    experience = Replay(capacity=CAPACITY, batch=batch, warmup=8, discount=DISCOUNT, **options)
+    return AsynchronousReplayBuffer(experience, 4, np.random.SeedSequence(2))
 
 
-def draw(buffer: ReplayBuffer) -> Any:
-    return buffer.sample()[0].data
-
-
-def stored(made: list[Made], same_step: bool) -> list[tuple[Any, ...]]:
-    """What is stored of them: where episodes were reset within the step, each is followed by a filler."""
-    steps: list[tuple[Any, ...]] = []
-    for one in made:
-        steps.append(tuple(one[:6]))
-        if same_step and one.ended:
-            steps.append((one.successor, False, False, 0, 0.0, 1.0))
-    return steps
-
-
-def eligible(environment: Uneven, span: int, same_step: bool) -> dict[tuple[float, ...], tuple[list[Made], int]]:
-    """What there is to sample of everything made, by its observation: real steps with ``span`` rows after them."""
-    places = {}
-    for made in environment.made:
-        number = len(stored(made, same_step))
-        for index, step in enumerate(made):
-            if step.real and len(stored(made[:index], same_step)) + span < number:
-                places[step.observation] = made, index
-    return places
+def eligible(environment: Uneven, span: int) -> dict[tuple[float, ...], tuple[list[Made], int]]:
+    """What may be sampled, by its observation: real steps that are held with ``span`` rows after them."""
+    places = [(made, i) for made in environment.made for i in range(max(len(made) - ROWS, 0), len(made) - span)]
+    return {made[i].observation: (made, i) for made, i in places if made[i].real}
 
 
 @pytest.mark.parametrize("same_step", [False, True])
@@ -291,10 +271,11 @@ def eligible(environment: Uneven, span: int, same_step: bool) -> dict[tuple[floa
 def test_replay_serves_every_step_held_and_what_it_led_to(same_step, n, number):
     environment, buffer = Uneven(*UNEVEN, same_step), buffer_of(n_step=n)
     fill(buffer, actor_of(environment), number)
-    places, counts = eligible(environment, n, same_step), Counter()
+    places, counts = eligible(environment, n), Counter()
+    assert len(buffer) == sum(min(len(made), ROWS) for made in environment.made)
     assert len({len(made) for made in environment.made}) > 1
     for _ in range(10):
-        batch = draw(buffer)
+        batch = buffer.sample()
         for index, observation in enumerate(map(tuple, batch.observation)):
             made, at = places[observation]
             counts[observation] += 1
@@ -302,30 +283,32 @@ def test_replay_serves_every_step_held_and_what_it_led_to(same_step, n, number):
             reward, discount, successor = n_step(made, at, n)
             assert (batch.reward[index], batch.discount[index]) == pytest.approx((reward, discount))
             assert tuple(batch.successor[index]) == successor
-    assert len(buffer) == min(CAPACITY, len(places))
-    mean = 4000 / len(buffer)
-    assert len(counts) == len(buffer)
-    assert np.abs(np.array(list(counts.values())) - mean).max() < 5 * np.sqrt(mean)
+    drawn, mean = np.array([counts[place] for place in places]), 4000 / len(places)
+    assert np.abs(drawn - mean).max() < 5 * np.sqrt(mean)
 
 
 @pytest.mark.parametrize("same_step", [False, True])
 def test_replay_serves_sequences_of_one_environment(same_step):
-    environment, buffer = Uneven(*UNEVEN, same_step), buffer_of(sequence=3, overlap=2, batch=100)
+    environment, buffer = Uneven(*UNEVEN, same_step), buffer_of(sequence=3, batch=100)
     fill(buffer, actor_of(environment), 60)
-    batch, starts = draw(buffer), set()
+    batch, starts = buffer.sample(), set()
     for index in range(100):
-        id = int(batch.observation[0, index][0])
-        steps = stored(environment.made[id], same_step)
-        begins = (tuple(batch.observation[0, index]), batch.valid[0, index])
-        at = next(at for at, other in enumerate(steps) if (other[0], other[2]) == begins)
+        id, episode, step = batch.observation[0, index]
+        made = environment.made[int(id)]
+        at = next(
+            at
+            for at, other in enumerate(made)
+            if other.observation == (id, episode, step) and other.real == batch.valid[0, index]
+        )
+        assert len(made) - ROWS <= at < len(made) - 3
         starts.add((id, at))
         column = jax.tree.map(lambda leaf: leaf[:, index], batch._replace(memory=()))  # noqa: B023
-        for row, other in enumerate(steps[at : at + 3]):
-            assert tuple(column.observation[row]) == other[0]
+        for row, other in enumerate(made[at : at + 3]):
+            assert tuple(column.observation[row]) == other.observation
             recorded = column.first, column.valid, column.action, column.reward, column.discount
-            assert [field[row] for field in recorded] == list(other[1:])
-        assert tuple(column.observation[3]) == steps[at + 3][0]
-        if batch.valid[0, index] and not batch.first[0, index]:
+            assert [field[row] for field in recorded] == list(other[1:6])
+        assert tuple(column.observation[3]) == made[at + 3].observation
+        if not batch.first[0, index]:
             assert batch.memory[index] == batch.extras["memory"][0, index]
     assert len(starts) > 30
 
@@ -337,7 +320,7 @@ def test_restored_replay_goes_on_with_the_same_samples(number):
     fill(original, actor, number)
     restored.restore(pickle.loads(pickle.dumps(original.save())))
     for _ in range(2):
-        jax.tree.map(np.testing.assert_array_equal, tuple(restored.sample()), tuple(original.sample()))
+        jax.tree.map(np.testing.assert_array_equal, restored.sample(), original.sample())
         for step in actor.steps(np.float32(0), 1.0, 5):
             for buffer in (original, restored):
                 buffer.add(step.timestep, step.raw, step.extras, step.memory, step.following, step.ids)
@@ -350,7 +333,7 @@ def test_where_episodes_begin_anew_the_interrupted_steps_are_served_no_more():
     restored.restore(pickle.loads(pickle.dumps(before.save())), episodes_restarted=True)
     fill(restored, actor_of(new), 9)
     interrupted = {made[-1].observation for made in old.made if made[-1].real}
-    batch = draw(restored)
+    batch = restored.sample()
     seen = set(map(tuple, batch.observation))
     assert interrupted and not seen & interrupted
     assert ((batch.observation[:, 1] < 100) == (batch.successor[:, 1] < 100)).all()

@@ -1,11 +1,9 @@
 """Deep Q-networks: learn the value of each action from replayed experience, act by the best one.
 
 Mnih et al. 2015, 'Human-level control through deep reinforcement learning', Nature 518; with double Q-learning (van
-Hasselt et al. 2016, arXiv:1509.06461), duelling heads (Wang et al. 2016, arXiv:1511.06581), prioritised replay
-(Schaul et al. 2016, arXiv:1511.05952) and n-step returns.
-A recurrent network learns from replayed sequences that begin with the memory they were recorded with, and whose first
-steps may serve to bring it up to date (Kapturowski et al. 2019, 'Recurrent experience replay in distributed
-reinforcement learning').
+Hasselt et al. 2016, arXiv:1509.06461), duelling heads (Wang et al. 2016, arXiv:1511.06581) and n-step returns.
+A recurrent network learns from replayed sequences that begin with the memory they were recorded with (Kapturowski et
+al. 2019, 'Recurrent experience replay in distributed reinforcement learning').
 """
 
 from __future__ import annotations
@@ -16,12 +14,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from weft.algorithm import Act, Algorithm, Feedback, Policy, State
-from weft.experience.batches import Replayed, Transitions
+from weft.algorithm import Act, Algorithm, Policy, State
 from weft.experience.kinds import Replay
+from weft.experience.replay import Transitions
 from weft.experience.trajectories import continues
-from weft.maths.descent import Descent, prioritising_gradients_of
-from weft.maths.losses import huber, masked_mean, sequence_priorities, weighted_mean
+from weft.maths.descent import Descent, gradients_of
+from weft.maths.losses import huber, masked_mean
 from weft.maths.returns import n_step_returns
 from weft.networks.action import JointActions
 from weft.networks.network import NetworkSettings, Torso, build
@@ -65,26 +63,10 @@ class Config:
     """Share of random actions from ``epsilon_fraction`` of the run on. Paper: 0.1."""
     epsilon_fraction: float = within(0.16, 0, 1)
     """Share of the run's steps over which epsilon falls linearly."""
-    ladder_first: float = within(0.4, 0, 1)
-    """Where every actor keeps an epsilon of its own (apex): that of the first. Ape-X: 0.4."""
-    ladder_power: float = within(7.0, 0)
-    """The last one's is that of the first to the power of 1 plus this. Ape-X: 7."""
     max_gradient_norm: float | None = positive(10.0)
     """Scale gradients down to this global norm."""
-    prioritised: bool = False
-    """Replay what was learned from most, rather than everything equally often."""
-    priority_exponent: float = within(0.6, 0, 1)
-    """How much more often: 0 for not at all. Paper: 0.6."""
-    importance_exponent: float = within(0.4, 0, 1)
-    """How far importance weights make up for that in the beginning; it rises to 1. Paper: 0.4."""
     sequence: int = positive(20)
-    """Length of the sequences that recurrent networks learn from. R2D2: 80."""
-    overlap: float = within(0.5, 0, 0.99)
-    """Share of a sequence that the next one begins with. R2D2: 0.5."""
-    burn_in: int = within(0, 0)
-    """Steps at the beginning of a sequence that only bring the memory up to date. R2D2: 40 before the 80."""
-    priority_of_largest: float = within(0.9, 0, 1)
-    """Share of the largest error in a sequence's priority; the rest is that of the mean. R2D2: 0.9."""
+    """Length of the sequences that recurrent networks learn from."""
     network: NetworkSettings = field(default_factory=NetworkSettings)
     """The network."""
 
@@ -94,8 +76,6 @@ class Lesson(NamedTuple):
 
     batch: Transitions | Trajectory
     target: Array
-    weight: Array | None
-    """[N] as in ``Replayed``"""
 
 
 def dqn(config: Config, spaces: Spaces, torso: Torso | None = None) -> Algorithm:
@@ -125,29 +105,25 @@ def dqn(config: Config, spaces: Spaces, torso: Torso | None = None) -> Algorithm
         share = min(progress / config.epsilon_fraction, 1.0) if config.epsilon_fraction else 1.0
         return config.epsilon_start + share * (config.epsilon_end - config.epsilon_start)
 
-    def ladder(share: float) -> float:
-        return config.ladder_first ** (1.0 + share * config.ladder_power)
-
     def best_value(learned: Array, slow: Array) -> jax.Array:
         """Value [...] of the best action, from the two networks' values [..., n]."""
         choice = jnp.argmax(learned if config.double else slow, axis=-1)
         return _chosen(slow, choice)
 
-    def prepare(state: State, replayed: Replayed) -> tuple[State, Lesson]:
-        batch = replayed.data
+    def prepare(state: State, batch: Transitions | Trajectory) -> tuple[State, Lesson]:
         if isinstance(batch, Transitions):
             learned, slow = (
                 network.apply(params, batch.successor, (), jnp.zeros(batch.reward.shape, bool))[0]["values"]
                 for params in (state.params, state.target)
             )
-            return state, Lesson(batch, batch.reward + batch.discount * best_value(learned, slow), replayed.weight)
+            return state, Lesson(batch, batch.reward + batch.discount * best_value(learned, slow))
         learned, slow = (
             unroll_with_successors(network, params, batch)[1]["values"] for params in (state.params, state.target)
         )
         target = n_step_returns(
             batch.reward, batch.discount * config.discount, continues(batch), best_value(learned, slow), config.n_step
         )
-        return state, Lesson(batch, target, replayed.weight)
+        return state, Lesson(batch, target)
 
     def evaluate(params: Tree, batch: Transitions | Trajectory) -> tuple[jax.Array, Array]:
         """Values of the actions taken, and which of them to learn from."""
@@ -157,25 +133,13 @@ def dqn(config: Config, spaces: Spaces, torso: Torso | None = None) -> Algorithm
             return _chosen(outputs["values"], batch.action), ~first
         observation = jax.tree.map(lambda leaf: leaf[:-1], batch.observation)
         outputs, _ = network.unroll(params, observation, batch.memory, batch.first[:-1])
-        burnt_in = jnp.arange(len(batch.reward))[:, None] >= config.burn_in
-        return _chosen(outputs["values"], batch.action), batch.valid & burnt_in
+        return _chosen(outputs["values"], batch.action), batch.valid
 
-    def loss(params: Tree, lesson: Lesson) -> tuple[jax.Array, Feedback]:
+    def loss(params: Tree, lesson: Lesson) -> tuple[jax.Array, dict[str, jax.Array]]:
         value, valid = evaluate(params, lesson.batch)
         error = value - lesson.target
-        total = weighted_mean(huber(error, config.huber), valid, lesson.weight)
-        metrics = {"loss": total, "value": masked_mean(value, valid), "error": masked_mean(jnp.abs(error), valid)}
-        if lesson.weight is None:
-            return total, Feedback(metrics)
-        if isinstance(lesson.batch, Transitions):
-            return total, Feedback(metrics, jnp.abs(error))
-        return total, Feedback(metrics, sequence_priorities(error, valid, config.priority_of_largest))
-
-    def priorities(policy: Policy, replayed: Replayed) -> Array:
-        _, lesson = prepare(State.begin(policy[0], (), target=policy[0]), replayed)
-        told = loss(policy[0], lesson)[1].priorities
-        assert told is not None
-        return told
+        total = masked_mean(huber(error, config.huber), valid)
+        return total, {"loss": total, "value": masked_mean(value, valid), "error": masked_mean(jnp.abs(error), valid)}
 
     def apply(state: State, grads: Tree) -> State:
         state = descent.step(state, grads)
@@ -191,7 +155,7 @@ def dqn(config: Config, spaces: Spaces, torso: Torso | None = None) -> Algorithm
         value=state_value,
         explore=explore,
         prepare=prepare,
-        gradients=prioritising_gradients_of(loss),
+        gradients=gradients_of(loss),
         apply=apply,
         experience=Replay(
             capacity=config.capacity,
@@ -200,13 +164,8 @@ def dqn(config: Config, spaces: Spaces, torso: Torso | None = None) -> Algorithm
             steps_per_update=config.steps_per_update,
             n_step=config.n_step,
             discount=config.discount,
-            sequence=config.burn_in + config.sequence if recurrent else None,
-            overlap=config.burn_in + int(config.overlap * config.sequence),
-            priority_exponent=config.priority_exponent if config.prioritised else None,
-            importance_exponent=config.importance_exponent,
+            sequence=config.sequence if recurrent else None,
         ),
-        priorities=priorities,
-        ladder=ladder,
         max_gradient_norm=descent.max_gradient_norm,
     )
 

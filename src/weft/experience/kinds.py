@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from weft.errors import WeftError
@@ -33,8 +34,8 @@ class Unrolls:
 
 @dataclass(frozen=True)
 class Replay:
-    """Off-policy: steps are kept and sampled again and again. Batches are ``Replayed``: ``Transitions`` or, when
-    ``sequence`` is set, a ``Trajectory`` of that many steps."""
+    """Off-policy: steps are kept and sampled again and again. Batches are ``Transitions`` or, when ``sequence`` is
+    set, ``Trajectory`` of that many steps."""
 
     capacity: int
     """Steps kept, over all environments."""
@@ -48,37 +49,20 @@ class Replay:
     discount: float = 0.99
     """Used to sum n rewards into one."""
     sequence: int | None = None
-    overlap: int = 0
-    """Steps that a sequence shares with the one before it."""
-    priority_exponent: float | None = None
-    """If set, items are drawn with probabilities proportional to their priority to this power; if not, uniformly."""
-    importance_exponent: float = 0.4
-    """How far importance weights make up for that in the beginning; it rises to 1, all the way, over the run."""
 
     @property
-    def period(self) -> int:
-        """Steps of a stream from one item to the next."""
-        return 1 if self.sequence is None else self.sequence - self.overlap
-
-    @property
-    def items(self) -> int:
-        """Items kept."""
-        return max(self.capacity // self.period, 1)
-
-    def importance(self, progress: float) -> float:
-        """Return the exponent of importance weights at a share of the run's steps."""
-        return self.importance_exponent + progress * (1.0 - self.importance_exponent)
+    def rows_needed(self) -> int:
+        """Steps of each environment without which there may be nothing to sample: an item, and two that may not be
+        learned from (the filler between two episodes, and the step at which a resumed run began a new one)."""
+        return (self.sequence or self.n_step) + 3
 
     def check(self, number: int) -> None:
-        """Refuse a replay that cannot hold what it has to."""
-        if self.sequence is not None and not 0 <= self.overlap < self.sequence:
+        """Refuse a replay too small for what ``number`` environments bring."""
+        least = number * max(math.ceil(self.warmup / number), self.rows_needed)
+        if self.capacity < least:
             raise WeftError(
-                f"Sequences of {self.sequence} steps cannot share {self.overlap} with the one before: at least 0, "
-                f"at most {self.sequence - 1}."
-            )
-        if self.capacity < self.warmup:
-            raise WeftError(
-                f"A replay of {self.capacity} steps is too small to hold the warm-up of {self.warmup} steps."
+                f"A replay of {self.capacity} steps is too small: it has to hold the warm-up of {self.warmup} steps "
+                f"and {self.rows_needed} steps of each of {number} environments, so at least {least}."
             )
 
 

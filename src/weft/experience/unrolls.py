@@ -20,11 +20,6 @@ class UnrollRecorder:
         self._trajectory: Trajectory | None = None
         self._row = 0
 
-    @property
-    def rows(self) -> np.ndarray:
-        """Steps [B] of each environment in the unroll that was finished last."""
-        return np.full(self.number, self.length)
-
     def begin(self, trajectory: Trajectory) -> None:
         """Record the next unroll into these arrays rather than into the recorder's own."""
         self._trajectory = trajectory

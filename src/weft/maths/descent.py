@@ -14,8 +14,6 @@ from weft.types import Tree
 
 Loss = Callable[[Tree, Tree], tuple[jax.Array, dict[str, jax.Array]]]
 """(params, minibatch) -> (loss, metrics)"""
-PrioritisingLoss = Callable[[Tree, Tree], tuple[jax.Array, Feedback]]
-"""(params, minibatch) -> (loss, metrics and the new priorities of the minibatch's items)"""
 Optimiser = Literal["adam", "rmsprop"]
 
 
@@ -25,16 +23,6 @@ def gradients_of(loss: Loss) -> Callable[[State, Tree, jax.Array], tuple[Tree, F
     def gradients(state: State, minibatch: Tree, key: jax.Array) -> tuple[Tree, Feedback]:
         grads, metrics = jax.grad(loss, has_aux=True)(state.params, minibatch)
         return grads, Feedback({**metrics, "gradient_norm": optax.tree.norm(grads)})
-
-    return gradients
-
-
-def prioritising_gradients_of(loss: PrioritisingLoss) -> Callable[[State, Tree, jax.Array], tuple[Tree, Feedback]]:
-    """Return the ``gradients`` of an algorithm whose loss tells new priorities."""
-
-    def gradients(state: State, minibatch: Tree, key: jax.Array) -> tuple[Tree, Feedback]:
-        grads, feedback = jax.grad(loss, has_aux=True)(state.params, minibatch)
-        return grads, Feedback({**feedback.metrics, "gradient_norm": optax.tree.norm(grads)}, feedback.priorities)
 
     return gradients
 

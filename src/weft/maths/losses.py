@@ -13,20 +13,6 @@ def masked_mean(values: Array, mask: Array) -> jax.Array:
     return jnp.where(mask, values, 0.0).sum() / jnp.maximum(mask.sum(), 1)
 
 
-def weighted_mean(values: Array, mask: Array, weight: Array | None) -> jax.Array:
-    """Mean of ``values * weight`` over the entries where ``mask`` is set; ``weight`` [N] goes with the last axis."""
-    return masked_mean(values if weight is None else values * weight, mask)
-
-
-def sequence_priorities(error: Array, mask: Array, share: float) -> jax.Array:
-    """Return priorities [N] of sequences from the sizes of their errors [T, N]: ``share`` times the largest plus the
-    rest times the mean (Kapturowski et al. 2019, 'Recurrent experience replay in distributed reinforcement learning').
-    """
-    size = jnp.where(mask, jnp.abs(error), 0.0)
-    mean = size.sum(axis=0) / jnp.maximum(mask.sum(axis=0), 1)
-    return share * size.max(axis=0) + (1.0 - share) * mean
-
-
 def actor_critic_loss(
     policy_loss: jax.Array, value_loss: jax.Array, entropy: jax.Array, value_cost: float, entropy_cost: float
 ) -> tuple[jax.Array, dict[str, jax.Array]]:

@@ -275,12 +275,10 @@ class CallClient:
         self._number += 1
         await self._requests.put({"number": self._number, "value": request})
 
-    async def receive(self, patience: float | None = None) -> Any:
+    async def receive(self) -> Tree:
         """Wait for the reply."""
         while True:
-            reply: Any = await self._replies.get(patience)
-            if reply is None:
-                return None
+            reply: Any = await self._replies.get()
             if int(reply["number"]) == self._number:
                 self._holds = True
                 return reply["value"]

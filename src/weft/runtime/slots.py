@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -46,17 +47,13 @@ def view(layout: Tree, buffer: memoryview, offset: int) -> Tree:
 
 
 def copy_into(slot: Tree, message: Tree) -> None:
-    """Write a message into a slot; where the message has None, the slot stays as it is."""
-    if message is None or slot is None:
-        return
-    if isinstance(slot, dict):
-        for name, part in slot.items():
-            copy_into(part, message[name])
-    elif isinstance(slot, tuple):
-        for part, value in zip(slot, message, strict=True):
-            copy_into(part, value)
-    else:
-        slot[...] = message
+    """Write a message into a slot."""
+
+    def copy(array: np.ndarray | None, value: Any) -> None:
+        if array is not None:
+            array[...] = value
+
+    map_tree(copy, slot, message)
 
 
 def copy_of(slot: Tree) -> Tree:

@@ -25,7 +25,6 @@ class Place(NamedTuple):
 
 TOPOLOGIES = {
     "a3c": Place("weft.topologies.a3c", (Unrolls,), "processes"),
-    "apex": Place("weft.topologies.apex", (Replay,), "processes"),
     "impala": Place("weft.topologies.impala", (Unrolls,), "processes"),
     "local": Place("weft.topologies.local", (Unrolls, Replay), "inline"),
     "sync": Place("weft.topologies.sync", (Unrolls,), "processes"),

@@ -67,7 +67,7 @@ class Actor(BaseActor[Environment]):
         super().__init__(algorithm, environment, seeds)
         self.memory = initial_memory(algorithm, environment.number)
         self._timestep: Timestep | None = None
-        self._explore: tuple[float | np.ndarray, Array] = (0.0, jax.device_put(np.float32(0)))
+        self._explore = (0.0, jax.device_put(np.float32(0)))
 
     @property
     def agent_steps(self) -> int:
@@ -81,8 +81,8 @@ class Actor(BaseActor[Environment]):
             self._timestep = self.environment.reset((self._environment_seed + self.taken) % 2**31)
         return self._timestep
 
-    def steps(self, policy: Policy, explore: float | np.ndarray, number: int) -> Iterator[Step]:
-        """Take ``number`` steps in every environment with one policy; ``explore`` is for all or for each [B]."""
+    def steps(self, policy: Policy, explore: float, number: int) -> Iterator[Step]:
+        """Take ``number`` steps in every environment with one policy."""
         timestep, level = self.timestep, self._on_device(explore)
         for _ in range(number):
             started = perf_counter()
@@ -98,11 +98,10 @@ class Actor(BaseActor[Environment]):
             yield Step(timestep, to_numpy(act.raw), to_numpy(act.extras), memory, following)
             timestep = following
 
-    def _on_device(self, explore: float | np.ndarray) -> Array:
+    def _on_device(self, explore: float) -> Array:
         """Return ``explore`` as an array; it seldom changes, and is then not brought there again."""
-        held = self._explore[0]
-        if explore is not held and (isinstance(explore, np.ndarray) or explore != held):
-            self._explore = (explore, jax.device_put(np.asarray(explore, np.float32)))
+        if explore != self._explore[0]:
+            self._explore = (explore, jax.device_put(np.float32(explore)))
         return self._explore[1]
 
     def save(self) -> dict[str, Tree]:

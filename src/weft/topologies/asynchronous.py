@@ -49,14 +49,14 @@ class AsynchronousActor(BaseActor[AsynchronousEnvironment]):
         """Memory [number, ...] before that observation."""
         return map_tree(np.copy, self._memory)
 
-    def steps(self, policy: Policy, explore: float | np.ndarray, number: int) -> Iterator[Step]:
+    def steps(self, policy: Policy, explore: float, number: int) -> Iterator[Step]:
         """Take steps with one policy until the first environment has taken ``number``.
 
         Actions that are on their way then become steps of the next call, by the policy that chose them.
         """
         if self._shown is None:
             self.environment.reset((self._environment_seed + self.taken) % 2**31)
-        level, taken = np.asarray(explore, np.float32), np.zeros(self.environment.number, np.int64)
+        level, taken = np.float32(explore), np.zeros(self.environment.number, np.int64)
         while taken.max() < number:
             if self._ready is not None:
                 self._act_in(*self._ready, policy, level)
@@ -77,10 +77,9 @@ class AsynchronousActor(BaseActor[AsynchronousEnvironment]):
         self.episodes.restore(actor["episodes"], episodes_restarted=True)
         return False
 
-    def _act_in(self, ids: np.ndarray, timestep: Timestep, policy: Policy, level: np.ndarray) -> None:
+    def _act_in(self, ids: np.ndarray, timestep: Timestep, policy: Policy, level: np.float32) -> None:
         started = perf_counter()
         memory = take(self._memory, ids)
-        level = level[ids] if level.ndim else level
         act = self._act(policy, timestep.observation, memory, timestep.first, self._next_key(), level)
         self.environment.send(ids, to_numpy(act.action))
         acted = to_numpy((act.raw, act.extras, act.memory))

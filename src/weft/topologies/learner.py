@@ -53,21 +53,15 @@ class Learner:
         self.updated = False
         """Whether this learner has made an update."""
 
-    def learn(self, batch: Tree, progress: float) -> Array | None:
-        """Update the state from one batch; returns when it is done, so that the batch may be overwritten.
-
-        What it returns are the new priorities [N] of the batch's items, where the algorithm tells them.
-        """
+    def learn(self, batch: Tree, progress: float) -> None:
+        """Update the state from one batch; returns when it is done, so that the batch may be overwritten."""
         started = perf_counter()
         if self._totals is None:
             self._totals = self._first_totals(batch)
-        self.state, self._totals, priorities = self._learn(
-            self.state, self._totals, batch, self._key, np.float32(progress)
-        )
+        self.state, self._totals = self._learn(self.state, self._totals, batch, self._key, np.float32(progress))
         jax.block_until_ready(self._totals.updates)
         self._seconds += perf_counter() - started
         self.updated = True
-        return priorities
 
     def take_seconds(self) -> float:
         """Seconds spent learning since the last call."""
@@ -121,10 +115,10 @@ def no_totals(names: Iterable[str]) -> Totals:
 
 def _learn(
     algorithm: Algorithm, state: State, totals: Totals, batch: Tree, key: jax.Array, progress: Array
-) -> tuple[State, Totals, Array | None]:
+) -> tuple[State, Totals]:
     key = jax.random.fold_in(jax.random.wrap_key_data(key), state.updates)
     learned, feedback = update(algorithm, state._replace(progress=progress), batch, key)
-    return learned, added(totals, feedback, state.updates), feedback.priorities
+    return learned, added(totals, feedback, state.updates)
 
 
 def added(totals: Totals, feedback: Feedback, update_number: Array) -> Totals:

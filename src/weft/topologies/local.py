@@ -5,7 +5,9 @@ from __future__ import annotations
 from time import perf_counter
 from typing import Protocol
 
+from weft.envs.base import AsynchronousEnvironment
 from weft.errors import WeftError
+from weft.experience.asynchronous import AsynchronousReplayBuffer
 from weft.experience.kinds import Replay, Unrolls
 from weft.experience.replay import ReplayBuffer
 from weft.experience.unrolls import UnrollRecorder
@@ -15,9 +17,6 @@ from weft.topologies.learner import Learner
 from weft.topologies.messages import begin_anew
 from weft.topologies.rollout import AnyActor, actor_in, recorder_of
 from weft.types import Tree
-
-AT_ONCE = 16
-"""Steps that are stored together, which takes a fraction of the time; the newest few are not replayed yet."""
 
 
 def local(job: Job) -> Program:
@@ -89,15 +88,7 @@ class ReplayCycle:
         self._unlearned += actor.agent_steps - before
         while self._unlearned >= self._experience.steps_per_update:
             self._unlearned -= self._experience.steps_per_update
-            self._learn(learner, progress)
-
-    def _learn(self, learner: Learner, progress: float) -> None:
-        """Make one update, and let the replay know what was surprising about its batch."""
-        batch, keys = self._replay.sample(self._experience.importance(progress))
-        priorities = learner.learn(batch, progress)
-        if self._experience.priority_exponent is not None:
-            assert priorities is not None
-            self._replay.update(keys, priorities)
+            learner.learn(self._replay.sample(), progress)
 
     def save(self) -> Tree:
         """Everything as a tree of arrays."""
@@ -169,5 +160,5 @@ def _cycle(job: Job, environment: AnyEnvironment) -> Cycle:
     experience, number = job.work.algorithm.experience, environment.number
     if isinstance(experience, Unrolls):
         return UnrollCycle(recorder_of(experience, environment))
-    at_once = max(1, AT_ONCE // number)
-    return ReplayCycle(experience, ReplayBuffer(experience, number, job.work.seeds("replay"), at_once=at_once))
+    buffer = AsynchronousReplayBuffer if isinstance(environment, AsynchronousEnvironment) else ReplayBuffer
+    return ReplayCycle(experience, buffer(experience, number, job.work.seeds("replay")))

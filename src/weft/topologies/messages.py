@@ -10,7 +10,6 @@ import numpy as np
 
 from weft.experience.episodes import EpisodeStatistics
 from weft.experience.kinds import Unrolls
-from weft.experience.replay import MEMORY
 from weft.program import Leaf
 from weft.topologies.job import Work
 from weft.trees import write
@@ -70,9 +69,9 @@ def leaves_like(tree: Tree) -> Tree:
     return jax.tree.map(lambda leaf: Leaf(tuple(leaf.shape), np.dtype(leaf.dtype).name), tree)
 
 
-def unroll_layout(work: Work, length: int | None = None) -> Unroll:
-    """Return the layout of an actor's unrolls; if ``length`` says how long they are, the extras have the memory too."""
-    experience, number = work.algorithm.experience if length is None else Unrolls(length), work.envs
+def unroll_layout(work: Work) -> Unroll:
+    """Return the layout of an actor's unrolls."""
+    experience, number = work.algorithm.experience, work.envs
     assert isinstance(experience, Unrolls)
     rows = (experience.length, number)
     observation = _observation(work)
@@ -84,8 +83,6 @@ def unroll_layout(work: Work, length: int | None = None) -> Unroll:
     extras = steps(act.extras)
     if experience.return_discount is not None:
         extras["running_return"] = Leaf(rows, "float32")
-    if length is not None:
-        extras[MEMORY] = steps(memory)
     trajectory = Trajectory(
         observation=_with_leading(observation, (rows[0] + 1, number)),
         first=Leaf((rows[0] + 1, number), "bool"),  # type: ignore[arg-type]

@@ -9,7 +9,6 @@ from weft.envs.base import AsynchronousEnvironment
 from weft.experience.asynchronous import AsynchronousUnrollRecorder
 from weft.experience.episodes import EpisodeStatistics
 from weft.experience.kinds import Unrolls
-from weft.experience.replay import MEMORY
 from weft.experience.unrolls import UnrollRecorder
 from weft.topologies.actor import Actor
 from weft.topologies.asynchronous import AsynchronousActor
@@ -38,11 +37,10 @@ def recorder_of(experience: Unrolls, environment: AnyEnvironment) -> UnrollRecor
 class Rollout:
     """The environments of one actor, and what it takes to record unrolls of them."""
 
-    def __init__(self, work: Work, index: int, life: int = 0, length: int | None = None) -> None:
-        """The algorithm says how long unrolls are, unless ``length`` does: their extras then have the memory too."""
-        experience = work.algorithm.experience if length is None else Unrolls(length)
+    def __init__(self, work: Work, index: int, life: int = 0) -> None:
+        experience = work.algorithm.experience
         assert isinstance(experience, Unrolls)
-        self._algorithm, self._with_memory = work.algorithm, length is not None
+        self._algorithm = work.algorithm
         self._environment = work.make_environment(index)
         self._actor = actor_in(work, self._environment, index, life)
         self._recorder = recorder_of(experience, self._environment)
@@ -58,11 +56,6 @@ class Rollout:
         return self._actor.agent_steps, self._actor.episodes.episodes
 
     @property
-    def rows(self) -> np.ndarray:
-        """Steps [B] of each environment in the unroll that was recorded last."""
-        return self._recorder.rows
-
-    @property
     def episodes(self) -> EpisodeStatistics:
         """Of these environments."""
         return self._actor.episodes
@@ -71,32 +64,22 @@ class Rollout:
         """Seconds spent on each part since the last call."""
         return self._actor.take_seconds()
 
-    def act(
-        self, policy: Policy, progress: float, into: Trajectory | None = None, explore: float | np.ndarray | None = None
-    ) -> Trajectory:
-        """Record one unroll with one policy, into the arrays given or the recorder's own.
-
-        The algorithm says how much to explore, unless ``explore`` does, for all environments or each of them [B].
-        """
+    def act(self, policy: Policy, progress: float, into: Trajectory | None = None) -> Trajectory:
+        """Record one unroll with one policy, into the arrays given or the recorder's own."""
         if into is not None:
             self._recorder.begin(into)
-        if explore is None:
-            explore = self._algorithm.explore(progress)
-        memory = self._actor.memory
+        memory, explore = self._actor.memory, self._algorithm.explore(progress)
         for step in self._actor.steps(policy, explore, self._recorder.length):
-            extras = {**step.extras, MEMORY: step.memory} if self._with_memory else step.extras
-            self._recorder.record(step.timestep, step.raw, extras, step.following, step.ids)
+            self._recorder.record(step.timestep, step.raw, step.extras, step.following, step.ids)
         trajectory = self._recorder.finish(self._actor.timestep, memory)
         if into is not None:
             write(into.memory, EVERY, trajectory.memory)  # type: ignore[arg-type]
         return trajectory
 
-    def fill(
-        self, slot: Unroll, policy: Policy, version: int, progress: float, explore: float | np.ndarray | None = None
-    ) -> None:
+    def fill(self, slot: Unroll, policy: Policy, version: int, progress: float) -> None:
         """Record one unroll into a slot, with what the learner wants to know about it."""
         steps, episodes = self.counts
-        self.act(policy, progress, slot.trajectory, explore)
+        self.act(policy, progress, slot.trajectory)
         slot.version[...] = version
         slot.steps[...] = self._actor.agent_steps - steps
         slot.episodes.fill(self._actor.episodes, episodes)
