@@ -24,7 +24,7 @@ lint: .venv/tested-with ## check style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: .venv/tested-with ## measure weft beside its peers (installs them under .cache/peers; an hour and a half)
+bench: .venv/tested-with ## measure weft beside its peers (installs them under .cache/peers; two hours)
 	$(BIN)/python benchmarks/all.py
 
 clean: ## remove .venv and caches, keep runs

@@ -51,14 +51,6 @@ class Items:
             self._windows[begin, stop] = self._chunks.window(first, stop - begin)
         return self._windows[begin, stop]
 
-    def after(self, places: np.ndarray) -> np.ndarray:
-        """Return the places one step later."""
-        return self._chunks.later(places, 1)
-
-    def at(self, places: np.ndarray, *path: str | int) -> Tree:
-        """Return what stands at places, [*shape of places, ...]."""
-        return self._chunks.take(places, *path)
-
 
 class Reading(Protocol):
     """What is made of the steps of items; patterns are one."""
@@ -152,14 +144,6 @@ class Store:
             first = self.streams.count[streams] - before - span
             begins = self.streams.places(streams, first - np.arange(number)[::-1, None]).reshape(-1)
             self._insert(table, begins, np.full(len(begins), span), priorities, timeout)
-
-    def insert_at(self, name: str, begins: np.ndarray, span: int, priorities: np.ndarray | None = None) -> None:
-        """Insert items that begin at places [N], for callers who know that these are steps of a stream."""
-        table = self.table(name)
-        with self._changed:
-            if priorities is None:
-                priorities = np.full(len(begins), table.highest)
-            self._insert(table, begins, np.full(len(begins), span), priorities, 0.0)
 
     def sample(self, name: str, number: int, reading: Reading, timeout: float | None = 0.0) -> Sample:
         """Sample ``number`` items once the table's limiter lets it, within ``timeout`` seconds (None: whenever)."""
